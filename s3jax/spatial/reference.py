@@ -22,7 +22,7 @@ STANDSTILL_SPEED = 0.1
 """Reference speed (m/s) below which the cursor moves with time."""
 
 EXTENSION = 3.0
-"""Seconds by which a reference is continued straight ahead at constant speed, so that a preview never ends."""
+"""Seconds by which a reference is continued straight at constant speed, so that a preview never ends."""
 
 
 class Reference(NamedTuple):

@@ -6,7 +6,7 @@ STATE_DEFINITION = "cog_iso8855_v1"
 """Names the definition of `VehicleState`; stored with recordings, models and policies."""
 
 CONTROL_DEFINITION = "steer_left_pedal_v1"
-"""Names the meaning of a control: [steer, pedal] in [-1, 1], steer +1 full left, pedal > 0 throttle, < 0 brake."""
+"""Names the meaning of a control: [steer, pedal] in [-1, 1]; steer +1 is full left, pedal < 0 brakes."""
 
 
 class VehicleState(NamedTuple):
