@@ -3,13 +3,18 @@
 import contextlib
 import json
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 _HEADER = "__header__"
+# What zipfile, zlib, json and NumPy raise on a damaged file.
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, SyntaxError, MemoryError)
+_DAMAGE += (RuntimeError, zipfile.BadZipFile, zlib.error, struct.error)
 
 
 class FileError(ValueError):
@@ -61,17 +66,23 @@ def load_archive(path, kind: str, version: int) -> tuple[dict, dict]:
       FileError: if the file is missing, damaged, of another kind or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if _HEADER not in file.files:
-                raise FileError(f"{path}: not an s3jax {kind} file (no header inside)")
-            header = json.loads(file[_HEADER].tobytes())
-            arrays = {name: file[name] for name in file.files if name != _HEADER}
+        with open(path, "rb") as raw:
+            if not zipfile.is_zipfile(raw):
+                raise FileError(f"{path}: not an s3jax {kind} file (not a zip archive, or cut short)")
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                if _HEADER not in file.files:
+                    raise FileError(f"{path}: not an s3jax {kind} file (no header inside)")
+                header = json.loads(file[_HEADER].tobytes())
+                arrays = {name: file[name] for name in file.files if name != _HEADER}
     except FileError:
         raise
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise FileError(f"{path}: not a readable s3jax {kind} file ({error})") from None
+    if not isinstance(header, dict):
+        raise FileError(f"{path}: not a readable s3jax {kind} file (its header is not a mapping)")
     if header.get("kind") != kind:
         raise FileError(f"{path}: is a {header.get('kind')} file, expected a {kind} file")
     if header.get("version") != version:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Proximal policy optimisation as one jitted program over a batch of environments. JAX."""

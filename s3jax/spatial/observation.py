@@ -72,7 +72,7 @@ def initial_history(spec: ObservationSpec, state: VehicleState):
 
 
 def update_history(history, state: VehicleState, control):
-    """Appends the state reached and the control [2] that led to it to a history [H, 6], dropping the oldest."""
+    """Appends a state and the control [2] that led to it to a history [H, 6], dropping the oldest row."""
     xp = namespace(state.vx, control, history)
     body = xp.stack([state.vx, state.vy, state.yaw_rate, state.steer_angle])
     row = xp.concatenate([body, xp.asarray(control)])
