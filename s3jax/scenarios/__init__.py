@@ -1,1 +1,1 @@
-"""TODO"""
+"""Driving scenarios: readers of the Waymo Open Motion Dataset, a procedural generator, storage and tags."""

@@ -1,0 +1,150 @@
+"""The one structure that every reader fills: a scene as logged, in NumPy.
+
+Positions are in the frame of the log (m), angles in radians, x forward at yaw 0, counter-clockwise. Type
+numbers are those of the Waymo Open Motion Dataset: https://waymo.com/open/data/motion/tfexample
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+LOG_DT = 0.1
+"""Nominal seconds between the steps of a log."""
+
+VEHICLE, PEDESTRIAN, CYCLIST = 1, 2, 3
+LANES = (1, 2)
+EDGES = (14, 15, 16)
+STOP_SIGN, CROSSWALK = 17, 18
+ROAD_LINE_TYPE, ROAD_EDGE_TYPE = 5, 14
+"""Map types of a road line and a road edge whose own type is unknown; the known types follow."""
+
+_FAR = 1e6
+
+
+class SceneError(ValueError):
+    """A scene cannot be used; the message says why."""
+
+
+class Tracks(NamedTuple):
+    """Logged objects.
+
+    Attributes:
+      x, y, z: [N, T] centre of the box (m). yaw: [N, T] heading (rad). vx, vy: [N, T] velocity (m/s).
+      length, width, height: [N, T] size of the box (m).
+      valid: [N, T] whether the object was seen; the other fields mean nothing where it was not.
+      types: [N] vehicle, pedestrian, cyclist, or another number.
+      ids: [N] number of the object in its file.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    yaw: np.ndarray
+    vx: np.ndarray
+    vy: np.ndarray
+    length: np.ndarray
+    width: np.ndarray
+    height: np.ndarray
+    valid: np.ndarray
+    types: np.ndarray
+    ids: np.ndarray
+
+
+class MapFeatures(NamedTuple):
+    """Map polylines stored end to end: feature f has the points `points[starts[f]:starts[f + 1]]`.
+
+    Attributes:
+      points: [R, 3] x, y, z (m). starts: [F + 1]. types: [F] map type. ids: [F].
+    """
+
+    points: np.ndarray
+    starts: np.ndarray
+    types: np.ndarray
+    ids: np.ndarray
+
+
+class Lights(NamedTuple):
+    """Traffic lights.
+
+    Attributes:
+      x, y: [L, T] stop point (m). state: [L, T] 1..8 as in the dataset, 0 unknown, -1 absent. lane: [L] lane
+        id.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    state: np.ndarray
+    lane: np.ndarray
+
+
+@dataclass(frozen=True)
+class RawScene:
+    """A logged scene.
+
+    Attributes:
+      id: the dataset's name of the scene.
+      time: [T] seconds, increasing.
+      tracks: the logged objects.
+      sdc: row of the ego car in `tracks`.
+      map: the map.
+      lights: the traffic lights.
+    """
+
+    id: str
+    time: np.ndarray
+    tracks: Tracks
+    sdc: int
+    map: MapFeatures
+    lights: Lights
+
+
+def make_scene(
+    scene_id: str, time, tracks: Tracks, sdc: int, features: MapFeatures, lights: Lights
+) -> RawScene:
+    """Checks what every reader must deliver and builds the scene.
+
+    Steps of a track with numbers that are not finite or absurdly large become invalid, and such map points
+    are dropped, so that nothing behind this point meets them.
+
+    Raises:
+      SceneError: if there is no ego car, or time does not increase.
+    """
+    count, steps = tracks.x.shape
+    if not 0 <= sdc < count:
+        raise SceneError(f"no ego car: its index is {sdc} and there are {count} tracks")
+    if steps == 0:
+        raise SceneError("no time steps")
+    time = np.asarray(time, float)
+    if not (np.isfinite(time).all() and np.all(np.diff(time) > 0)):
+        raise SceneError("time stamps do not increase")
+    numbers = np.stack(tracks[:9])
+    valid = tracks.valid & (np.abs(numbers) < _FAR).all(axis=0)
+    tracks = Tracks(*np.where(valid, numbers, 0.0), valid, tracks.types, tracks.ids)
+    seen = (np.abs(lights.x) < _FAR) & (np.abs(lights.y) < _FAR) & (lights.state >= 0)
+    lights = Lights(
+        np.where(seen, lights.x, 0.0),
+        np.where(seen, lights.y, 0.0),
+        np.where(seen, lights.state, -1),
+        lights.lane,
+    )
+    return RawScene(scene_id, time, tracks, sdc, _finite(features), lights)
+
+
+def stack_map(points: list, types: list, ids: list) -> MapFeatures:
+    """Builds map features from one [n, 3] array, type and id per feature."""
+    sizes = [len(p) for p in points]
+    return MapFeatures(
+        points=np.concatenate([np.zeros((0, 3)), *points]).astype(float),
+        starts=np.concatenate([[0], np.cumsum(sizes)]).astype(int),
+        types=np.array(types, int),
+        ids=np.array(ids, np.int64),
+    )
+
+
+def _finite(features: MapFeatures) -> MapFeatures:
+    good = (np.abs(features.points) < _FAR).all(axis=1)
+    if good.all():
+        return features
+    kept = np.concatenate([[0], np.cumsum(good)])
+    return features._replace(points=features.points[good], starts=kept[features.starts])
