@@ -21,7 +21,7 @@ from s3jax.ppo.learner import Learner, PPOConfig
 from s3jax.progress import Progress, silent
 from s3jax.scenarios.bank import make_bank
 from s3jax.scenarios.procedural import ProceduralConfig, generate
-from s3jax.scenarios.scenario import load_scenarios
+from s3jax.scenarios.load import load_scenarios
 
 
 class ScenarioConfig(Config):
