@@ -16,6 +16,7 @@ from pydantic import Field
 
 from s3jax.config import Config, ConfigError
 from s3jax.scenarios.bank import ScenarioBank, friction, reference
+from s3jax.spatial.control import apply_action
 from s3jax.spatial.friction import friction_at
 from s3jax.spatial.observation import ObservationSpec, initial_history, observe, update_history
 from s3jax.spatial.reference import TrackingError, advance, point_at, tracking_error
@@ -50,8 +51,8 @@ class RewardConfig(Config):
     cross_track: float = Field(0.8, ge=0.0, description="per m")
     heading: float = Field(0.5, ge=0.0, description="per rad")
     speed: float = Field(0.08, ge=0.0, description="per m/s")
-    steer_rate: float = Field(0.04, ge=0.0, description="per (1/s)^2")
-    pedal_rate: float = Field(0.004, ge=0.0, description="per (1/s)^2")
+    steer_rate: float = Field(0.05, ge=0.0, description="per (1/s)^2")
+    pedal_rate: float = Field(0.01, ge=0.0, description="per (1/s)^2")
 
 
 class TerminationConfig(Config):
@@ -66,6 +67,7 @@ class EnvConfig(Config):
     """The tracking task."""
 
     observation: ObservationSpec = ObservationSpec()
+    control_rate: Range = Field((3.0, 4.0), description="change of steer and pedal at full action (1/s)")
     axles: Range = Field((1.29, -1.41), description="front and rear axle ahead of the centre of gravity (m)")
     start: StartConfig = StartConfig()
     randomisation: RandomisationConfig = RandomisationConfig()
@@ -217,15 +219,15 @@ class TrackingEnv:
         return observe(self.config.observation, road, state.cursor, state.vehicle, state.history)
 
     def step(self, world: World, state: EnvState, action) -> Step:
-        """Holds a control for one step.
+        """Changes the control and holds it for one step.
 
         Args:
           world: bank and dynamics parameters.
           state: the environment.
-          action: [2] steer and pedal in [-1, 1].
+          action: [2] change of steer and pedal in [-1, 1], as a share of `control_rate`.
         """
         perturbation = state.perturbation
-        control = jnp.clip(action, -1.0, 1.0)
+        control = apply_action(state.history[-1, 4:], action, self.config.control_rate, self.model.dt)
         applied = jnp.stack(
             [
                 jnp.clip(control[0] * perturbation.steer_gain + perturbation.steer_bias, -1.0, 1.0),
@@ -272,7 +274,7 @@ class TrackingEnv:
         return state.perturbation.friction_gain * friction_at(friction(world.bank, state.scenario), x, y)
 
 
-def check_compatible(config: EnvConfig, bank_dt: float, model_dt: float) -> None:
+def check_compatible(bank_dt: float, model_dt: float) -> None:
     """Refuses scenarios and a dynamics model of different control intervals.
 
     Raises:

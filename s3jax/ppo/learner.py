@@ -9,7 +9,7 @@ import optax
 from flax import struct
 from pydantic import Field
 
-from s3jax.config import Config, ConfigError
+from s3jax.config import Config
 from s3jax.env import TrackingEnv, World
 from s3jax.ppo import distribution
 from s3jax.ppo.gae import gae
@@ -44,10 +44,10 @@ class PPOConfig(Config):
         """Checks that the batch divides.
 
         Raises:
-          ConfigError: with the remedy.
+          ValueError: with the remedy.
         """
         if self.num_envs % (self.groups * self.minibatches):
-            raise ConfigError(
+            raise ValueError(
                 f"ppo.num_envs = {self.num_envs} must be a multiple of "
                 f"ppo.groups x ppo.minibatches = {self.groups * self.minibatches}"
             )
@@ -255,7 +255,7 @@ class Learner:
         params, opt_state = carry
         batch, key = inputs
         (_, aux), grads = jax.value_and_grad(self._loss, has_aux=True)(params, batch, key)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         ok = jnp.isfinite(norm)
         updates, new_opt_state = self.optimiser.update(grads, opt_state, params)
         new_params = optax.apply_updates(params, updates)

@@ -1,0 +1,168 @@
+"""The `s3jax` command. Each sub-command imports only what it needs; `drive` and `report` never load JAX."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from s3jax import __version__
+from s3jax.archive import FileError
+from s3jax.config import ConfigError
+from s3jax.progress import bar
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command; returns the exit status: 0, 1 for an error of the user's, 130 when interrupted."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except (ConfigError, FileError) as error:
+        print(f"s3jax {args.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"s3jax {args.command}: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="s3jax", description="Distil a vehicle simulator, train in it, drive the simulator."
+    )
+    parser.add_argument("--version", action="version", version=f"s3jax {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, run, help, out=None, configured=True):
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(run=run)
+        if out:
+            sub.add_argument("--out", type=Path, default=Path(out), help=f"result (default {out})")
+        if configured:
+            sub.add_argument("--config", type=Path, help="YAML file; without it, the defaults")
+            sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as ppo.num_envs=2048")
+        return sub
+
+    sub = command("demo", _demo, "all stages on the embedded car, from recording to report", "runs/demo")
+    sub.add_argument(
+        "--scenarios", nargs="+", default=(), metavar="FILE", help="WOMD files to train on as well"
+    )
+    sub.add_argument("--smoke", action="store_true", help="a minute-long run that only shows that all works")
+
+    command("collect", _collect, "drive the source simulator and record it", "runs/recordings")
+
+    sub = command("distil", _distil, "fit a dynamics model to recordings", "runs/dynamics")
+    sub.add_argument("--recordings", type=Path, default=Path("runs/recordings"))
+
+    sub = command("train", _train, "train a policy inside a distilled model", "runs/train")
+    sub.add_argument(
+        "--dynamics", type=Path, help="a distilled model; without it, the one s3jax brings along"
+    )
+    sub.add_argument(
+        "--scenarios", nargs="+", default=(), metavar="FILE", help="WOMD files to train on as well"
+    )
+
+    sub = command(
+        "evaluate", _evaluate, "drive held-out scenarios inside the distilled model", configured=False
+    )
+    sub.add_argument("run_folder", type=Path, metavar="RUN", help="folder of `s3jax train`")
+
+    sub = command("export", _export, "write a trained policy as a NumPy bundle", configured=False)
+    sub.add_argument("run_folder", type=Path, metavar="RUN", help="folder of `s3jax train`")
+    sub.add_argument("--out", type=Path, help="bundle (default RUN/policy.npz)")
+    sub.add_argument("--checkpoint", choices=("best", "latest"), default="best")
+
+    sub = command(
+        "drive", _drive, "drive the source simulator with a bundle and with the baseline", "runs/drive"
+    )
+    sub.add_argument("bundle", type=Path, help="policy bundle of `s3jax export`")
+
+    sub = command("scenarios", None, "look at scenario files", configured=False)
+    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="draw the scenes of a file")
+    show.add_argument("files", nargs="+", metavar="FILE", help="WOMD file or pattern")
+    show.add_argument("--out", type=Path, default=Path("runs/scenes"), help="folder for the pictures")
+    show.add_argument("--limit", type=int, default=10, help="most scenes to draw (default 10)")
+    show.set_defaults(run=_scenarios_show)
+
+    command("doctor", _doctor, "say what is installed and which devices JAX sees", configured=False)
+    return parser
+
+
+def _demo(args):
+    from s3jax.demo import DemoConfig, run_demo
+
+    config = DemoConfig.load(args.config, args.overrides)
+    run_demo(config, args.out, files=tuple(args.scenarios), smoke=args.smoke)
+
+
+def _collect(args):
+    from s3jax.source.collect import CollectConfig, collect
+
+    config = CollectConfig.load(args.config, args.overrides)
+    with bar("collect", "episode") as progress:
+        summary = collect(config, args.out, progress)
+    print(f"{summary['simulated_minutes']:.1f} simulated minutes in {args.out}")
+
+
+def _distil(args):
+    from s3jax.distil import DistilConfig, distil
+
+    config = DistilConfig.load(args.config, args.overrides)
+    with bar("distil", "step") as progress:
+        summary = distil(config, args.recordings, args.out, progress)
+    print(summary["table"])
+
+
+def _train(args):
+    from s3jax.ppo.train import TrainConfig, train
+
+    overrides = list(args.overrides)
+    if args.scenarios:
+        overrides.append(f"scenarios.files={list(args.scenarios)}")
+    config = TrainConfig.load(args.config, overrides)
+    with bar("train", "update") as progress:
+        summary = train(config, args.dynamics, args.out, progress)
+    print(
+        f"{'finished' if summary['finished'] else 'stopped'} after {summary['updates']} updates, "
+        f"{summary['env_steps']:,} steps; held-out cross-track RMS {summary['held_out']['cross_track_rms']:.3f} m"
+    )
+
+
+def _evaluate(args):
+    from s3jax.ppo.train import evaluate_run
+
+    for name, value in evaluate_run(args.run_folder).items():
+        print(f"{name:>20} {value:.4f}")
+
+
+def _export(args):
+    from s3jax.export import export_run
+
+    path = args.out or args.run_folder / "policy.npz"
+    update = export_run(args.run_folder, path, args.checkpoint)
+    print(f"{path}: policy after update {update}")
+
+
+def _drive(args):
+    from s3jax.evaluation.drive import DriveConfig, drive_laps
+
+    config = DriveConfig.load(args.config, args.overrides)
+    with bar("drive", "s") as progress:
+        result = drive_laps(config, args.bundle, args.out, progress)
+    print(result["table"])
+
+
+def _scenarios_show(args):
+    from s3jax.scenarios.draw import draw
+    from s3jax.scenarios.load import load_scenarios
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    for scenario in load_scenarios(args.files, limit=args.limit):
+        path = args.out / f"{scenario.id}.png"
+        draw(scenario, path)
+        print(path)
+
+
+def _doctor(args):
+    from s3jax.doctor import report
+
+    print(report())

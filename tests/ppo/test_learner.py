@@ -1,0 +1,154 @@
+"""PPO as a whole on probe environments whose value and policy are known."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from s3jax.ppo.learner import Learner, PPOConfig
+from s3jax.spatial.reference import TrackingError
+
+SMALL = PPOConfig(
+    num_envs=64,
+    rollout=16,
+    updates=60,
+    minibatches=4,
+    groups=4,
+    actor_hidden=(16,),
+    critic_hidden=(16,),
+    learning_rate=5e-3,
+    discount=0.9,
+    reward_scale=1.0,
+)
+
+
+class Result(NamedTuple):
+    state: jax.Array
+    observation: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    error: TrackingError = TrackingError(*jnp.zeros(3))
+    costs: dict = {}  # noqa: RUF012
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """An environment of a few steps; `kind` says what it probes. The state is [clock, sign]."""
+
+    kind: str
+    observation_size = 2
+    action_size = 2
+
+    def reset(self, world, key):
+        sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
+        state = jnp.stack([jnp.zeros(()), sign])
+        return state, self.observe(state)
+
+    def observe(self, state):
+        return state * jnp.array(
+            [self.kind in ("two_step", "poison"), self.kind not in ("constant", "two_step")]
+        )
+
+    def step(self, world, state, action):
+        clock, sign = state
+        yes, no = jnp.array(True), jnp.array(False)
+        after = jnp.stack([clock + 1, sign])
+        terminated, truncated = yes, no
+        if self.kind == "constant":
+            reward = jnp.ones(())
+        elif self.kind == "observed":
+            reward = sign
+        elif self.kind == "two_step":
+            reward, terminated = jnp.where(clock == 1, 1.0, 0.0), clock == 1
+        elif self.kind == "action":
+            reward = -((action[0] - 0.5 * sign) ** 2) - (action[1] + 0.3) ** 2
+        elif self.kind == "endless":
+            reward, terminated, truncated = jnp.ones(()), no, clock == 3
+        elif self.kind == "poison":  # one in many environments turns into NaN and has to be ended
+            bad = (clock == 2) & (sign > 0) & (action[0] > 0.3)
+            after = jnp.where(bad, jnp.nan, after)
+            reward, terminated, truncated = jnp.where(bad, 0.0, 1.0), bad, clock == 3
+        return Result(after, self.observe(after), reward, terminated, truncated)
+
+
+def train(kind, config=SMALL, seed=0):
+    learner = Learner(config, Probe(kind))
+    state = jax.jit(learner.init)(None, jax.random.key(seed))
+    update = jax.jit(learner.update, donate_argnums=0)
+    for _ in range(config.updates):
+        state, metrics = update(state, None)
+    assert update._cache_size() == 1  # compiled once
+    return learner, state, metrics
+
+
+def value_and_control(learner, state, observation):
+    mean, _, value = learner.network.apply(state.params, state.normaliser(jnp.array(observation)))
+    return np.asarray(value), np.tanh(mean)
+
+
+def test_constant_reward_gives_its_value():
+    value, _ = value_and_control(*train("constant")[:2], [[0.0, 0.0]])
+    assert value[0] == pytest.approx(1.0, abs=0.05)
+
+
+def test_value_depends_on_the_observation():
+    value, _ = value_and_control(*train("observed")[:2], [[0.0, 1.0], [0.0, -1.0]])
+    np.testing.assert_allclose(value, [1.0, -1.0], atol=0.1)
+
+
+def test_value_is_discounted():
+    value, _ = value_and_control(*train("two_step")[:2], [[0.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_allclose(value, [0.9, 1.0], atol=0.06)
+
+
+def test_policy_finds_the_rewarded_control_for_each_observation():
+    learner, state, metrics = train("action", replace(SMALL, updates=120))
+    _, control = value_and_control(learner, state, [[0.0, 1.0], [0.0, -1.0]])
+    np.testing.assert_allclose(control, [[0.5, -0.3], [-0.5, -0.3]], atol=0.06)
+    assert metrics["loss/skipped"] == 0
+
+
+def test_truncation_is_bootstrapped():
+    """Reward 1 for ever, cut every 4 steps: the value is 1 / (1 - 0.9), not a sum over 4 steps (3.4)."""
+    config = replace(SMALL, updates=150)
+    value, _ = value_and_control(*train("endless", config)[:2], [[0.0, 1.0], [0.0, -1.0]])
+    np.testing.assert_allclose(value, 10.0, atol=0.5)
+
+
+def test_a_poisoned_environment_is_ended_and_does_not_spread():
+    _, state, metrics = train("poison", replace(SMALL, updates=10))
+    assert metrics["env/terminated"] > 0
+    assert metrics["loss/skipped"] == 0
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state.params, state.normaliser)))
+
+
+def test_a_poisoned_gradient_is_skipped_and_counted():
+    learner = Learner(SMALL, Probe("constant"))
+    state = jax.jit(learner.init)(None, jax.random.key(0))
+    before = jax.tree.map(np.asarray, state.params)
+    bad = Learner(replace(SMALL, reward_scale=1e38), Probe("constant"))  # the squared return overflows
+    state, metrics = jax.jit(bad.update)(state, None)
+    assert metrics["loss/skipped"] == SMALL.epochs * SMALL.minibatches
+    jax.tree.map(np.testing.assert_array_equal, state.params, before)
+
+
+def test_the_first_ratio_is_one_and_runs_repeat_to_the_bit():
+    runs = [train("action", replace(SMALL, updates=5)) for _ in range(2)]
+    assert runs[0][2]["loss/first_ratio_error"] < 1e-5
+    jax.tree.map(np.testing.assert_array_equal, runs[0][1].params, runs[1][1].params)
+
+
+def test_buffers_are_donated():
+    learner = Learner(SMALL, Probe("constant"))
+    state = jax.jit(learner.init)(None, jax.random.key(0))
+    compiled = jax.jit(learner.update, donate_argnums=0).lower(state, None).compile()
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
+    assert compiled.memory_analysis().alias_size_in_bytes >= 3 * size  # parameters and Adam's two moments
+
+
+def replace(config, **changes):
+    return PPOConfig.parse(config.dump() | changes)
