@@ -1,5 +1,7 @@
 """From a logged scene to a `Scenario`: resample the ego car, keep what is near its path."""
 
+import re
+
 import numpy as np
 
 from s3jax.scenarios.polyline import distance_to_path, simplify, vertices
@@ -23,6 +25,8 @@ MAX_EDGES, MAX_LANES, MAX_BOXES, MAX_LIGHTS = 256, 384, 64, 16
 
 MAP_TOLERANCE = 0.05
 """Map polylines are thinned within this distance (m)."""
+
+_SPECIAL = re.compile(r"[^A-Za-z0-9_.-]")  # ids become file names
 
 
 def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | None = None) -> Scenario:
@@ -60,7 +64,7 @@ def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | Non
     lights, states = _lights(scene, run, origin, coarse)
     features = measure(scene, run) | {"edges_cut": edges_cut, "lanes_cut": lanes_cut}
     return Scenario(
-        id=scene.id or source,
+        id=_SPECIAL.sub("_", scene.id or source)[:48],
         source=source,
         dt=dt,
         reference=reference,

@@ -58,6 +58,7 @@ class FamilyConfig(Config):
     brake: Span = Field((12.0, 12.0), description="largest deceleration (m/s^2)")
     lateral: Span = Field((12.0, 12.0), description="largest lateral acceleration (m/s^2)")
     launch: float = Field(0.1, ge=0, le=1, description="share that starts from rest")
+    stand: float = Field(0.0, ge=0, le=1, description="share that stands still all the time")
     slow: float = Field(0.3, ge=0, le=1, description="share that brakes for a slow zone")
     stop: float = Field(
         0.1, ge=0, le=1, description="share that stops once or, where `queue`, again and again"
@@ -75,7 +76,7 @@ class FamiliesConfig(Config):
     womd: FamilyConfig = _family(
         weight=3.0, speed=(4.0, 15.0), radius=(12.0, 150.0), straight=(20.0, 150.0), curves=0.35,
         usage=(0.3, 0.6), accel=(0.8, 2.0), brake=(1.0, 2.5), lateral=(1.0, 3.0), launch=0.2, slow=0.2,
-        stop=0.35,
+        stop=0.35, stand=0.08,
     )  # fmt: skip
     town: FamilyConfig = _family(weight=2.0, radius=(12.0, 60.0))
     road: FamilyConfig = _family(
@@ -212,8 +213,11 @@ def _draw(config: ProceduralConfig, rng, count) -> _Tasks:
         limit[row, node] = 0.0
         hold[row, node] = rng.uniform(0.6, 3.0)
 
-    launch = happens("launch")
-    hold[:, 0] = np.where(launch, rng.uniform(0.0, 1.5, count), 0.0)
+    stand = happens("stand")
+    launch = happens("launch") | stand
+    hold[:, 0] = np.where(launch, rng.uniform(0.0, 1.5, count), 0.0) + np.where(
+        stand, 2 * config.duration, 0.0
+    )
     values, weights = np.array(config.surfaces).T
     return _Tasks(
         family=family,

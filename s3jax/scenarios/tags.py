@@ -5,13 +5,45 @@ so that a tag can be relative to its data set. Definitions and thresholds: `TAGS
 folder.
 """
 
+import difflib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
+from s3jax.config import ConfigError
 from s3jax.scenarios.polyline import distance_to_path, vertices
 from s3jax.scenarios.raw import CROSSWALK, CYCLIST, LANES, LOG_DT, PEDESTRIAN, STOP_SIGN, VEHICLE, RawScene
 from s3jax.spatial.frames import to_body, wrap_angle
+
+FEATURES = (
+    "path_length",
+    "max_speed",
+    "mean_speed",
+    "min_accel",
+    "max_accel",
+    "brake_2_time",
+    "brake_3_time",
+    "max_lateral",
+    "max_curvature",
+    "heading_change",
+    "heading_range",
+    "stopped_time",
+    "velocity_error",
+    "lane_offset",
+    "light_lanes",
+    "stop_sign_gap",
+    "crosswalk_gap",
+    "crossing_lanes",
+    "pedestrian_gap",
+    "cyclist_gap",
+    "lead_share",
+    "headway",
+    "objects",
+    "edges_cut",
+    "lanes_cut",
+)
+"""Names of the numbers, in the order in which they are stored; NaN where a scene has none."""
 
 MOVING_SPEED = 2.0
 """Speed (m/s) above which curvature is measured."""
@@ -196,10 +228,10 @@ def _lane_offset(features, near_lane, path, yaw):
 
 
 class Tag(NamedTuple):
-    """A tag: what it means, and the test over a table of numbers (name -> [S])."""
+    """A tag: what it means, and the test over a table of numbers (name -> [S]); NaN passes no test."""
 
     meaning: str
-    test: object
+    test: Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
 _DEGREE = np.pi / 180
@@ -272,6 +304,39 @@ TAGS = {
     ),
 }
 """Every tag. The rest of the package, the command line and the documentation take them from here."""
+
+
+def table(scenarios) -> dict[str, np.ndarray]:
+    """Returns the numbers of many scenarios by name, each [S]; NaN where a scenario has none."""
+    return {
+        name: np.array([scenario.features.get(name, np.nan) for scenario in scenarios], float)
+        for name in FEATURES
+    }
+
+
+def select(numbers: dict[str, np.ndarray], only: Iterable[str], exclude: Iterable[str]) -> np.ndarray:
+    """Returns which scenarios [S] have at least one tag of `only` (if it names any) and none of `exclude`.
+
+    Args:
+      numbers: name -> [S], from `table` or a store.
+      only: names of tags.
+      exclude: names of tags.
+
+    Raises:
+      ConfigError: for an unknown tag, with the nearest name.
+    """
+    wanted, unwanted = _any(numbers, only), _any(numbers, exclude)
+    return (wanted if tuple(only) else np.ones_like(wanted)) & ~unwanted
+
+
+def _any(numbers, names):
+    found = np.zeros(len(numbers["path_length"]), bool)
+    for name in names:
+        if name not in TAGS:
+            near = difflib.get_close_matches(name, TAGS, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"unknown tag {name!r}; did you mean {near}? Known: {', '.join(TAGS)}")
+        found |= TAGS[name].test(numbers)
+    return found
 
 
 def _between(values, low, high):

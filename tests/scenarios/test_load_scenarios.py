@@ -12,7 +12,8 @@ from s3jax.archive import FileError
 from s3jax.scenarios.bank import make_bank
 from s3jax.scenarios.compact import MAX_BOXES, MAX_EDGES
 from s3jax.scenarios.example import encode_example, parse_example
-from s3jax.scenarios.load import expand, load_scenarios, parse_scene
+from s3jax.scenarios.load import load_scenarios
+from s3jax.scenarios.read import expand, parse_scene
 from s3jax.scenarios.tfrecord import Record, RecordError, read_records, write_records
 from s3jax.scenarios.womd_proto import _scenario_class, decode_leaves
 
