@@ -121,9 +121,10 @@ def _train(args):
     config = TrainConfig.load(args.config, overrides)
     with bar("train", "update") as progress:
         summary = train(config, args.dynamics, args.out, progress)
+    state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]
     print(
-        f"{'finished' if summary['finished'] else 'stopped'} after {summary['updates']} updates, "
-        f"{summary['env_steps']:,} steps; held-out cross-track RMS {summary['held_out']['cross_track_rms']:.3f} m"
+        f"{state} after {summary['updates']} updates, {summary['env_steps']:,} steps; "
+        f"held-out cross-track RMS {error:.3f} m"
     )
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 from pydantic import Field
 
-from s3jax.config import Config, ConfigError
+from s3jax.config import Config
 from s3jax.scenarios.bank import ScenarioBank, friction, reference
 from s3jax.spatial.control import apply_action
 from s3jax.spatial.friction import friction_at
@@ -272,13 +272,3 @@ class TrackingEnv:
         x = state.vehicle.x + offset * jnp.cos(state.vehicle.yaw)
         y = state.vehicle.y + offset * jnp.sin(state.vehicle.yaw)
         return state.perturbation.friction_gain * friction_at(friction(world.bank, state.scenario), x, y)
-
-
-def check_compatible(bank_dt: float, model_dt: float) -> None:
-    """Refuses scenarios and a dynamics model of different control intervals.
-
-    Raises:
-      ConfigError: naming both.
-    """
-    if abs(bank_dt - model_dt) > 1e-9:
-        raise ConfigError(f"scenarios have dt = {bank_dt} s but the dynamics model has dt = {model_dt} s")

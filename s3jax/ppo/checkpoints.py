@@ -9,6 +9,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as keep
 
 from s3jax.archive import FileError
 from s3jax.config import ConfigError
+from s3jax.ppo.policy import policy_of
 
 METRIC = "cross_track_rms"
 """Held-out metric that decides which checkpoint is the best; lower is better."""
@@ -27,7 +28,11 @@ class Checkpointer:
             best_mode="min",
             preservation_policy=keep.AnyPreservationPolicy(policies),
         )
-        self._manager = ocp.CheckpointManager(Path(directory).absolute(), options=options)
+        self._manager = ocp.CheckpointManager(
+            Path(directory).absolute(),
+            options=options,
+            item_handlers={name: ocp.StandardCheckpointHandler() for name in ("state", "policy")},
+        )
 
     def save(self, update: int, state, metric: float) -> None:
         """Saves the training state after an update; returns before the files are complete."""
@@ -76,16 +81,6 @@ class Checkpointer:
         """Waits for saves in progress."""
         self._manager.wait_until_finished()
         self._manager.close()
-
-
-def policy_of(state) -> dict:
-    """Returns what acting needs of a training state, as nested dictionaries of arrays."""
-    normaliser = state.normaliser
-    return {
-        "params": state.params["params"]["actor"],
-        "mean": normaliser.mean,
-        "variance": normaliser.variance,
-    }
 
 
 def load_policy(directory: str | Path, which: str = "best") -> tuple[dict, int]:

@@ -1,9 +1,13 @@
-"""The training stage: scenarios and a dynamics model in, a run folder with checkpoints and curves out."""
+"""The training stage: scenarios and a dynamics model in; a run folder with checkpoints and curves out.
 
-import csv
+A run folder is self-contained: `config.yaml`, `dynamics.npz` (a copy of the model), `metrics.csv` and
+`checkpoints/`. Training in a folder that holds an interrupted run goes on with it, to the bit.
+"""
+
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -11,17 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from s3jax.archive import atomic_path
+from s3jax.archive import FileError, atomic_path
 from s3jax.config import Config, ConfigError
-from s3jax.dynamics import load_dynamics
+from s3jax.dynamics.store import check_compatible, load_dynamics
 from s3jax.env import EnvConfig, TrackingEnv, World
 from s3jax.env.episodes import run_episodes, summarise
-from s3jax.ppo.checkpoints import METRIC, Checkpointer
+from s3jax.ppo.checkpoints import METRIC, Checkpointer, load_policy
+from s3jax.ppo.curves import Curves
 from s3jax.ppo.learner import Learner, PPOConfig
+from s3jax.ppo.policy import mean_action, policy_of
 from s3jax.progress import Progress, silent
 from s3jax.scenarios.bank import make_bank
-from s3jax.scenarios.procedural import ProceduralConfig, generate
 from s3jax.scenarios.load import load_scenarios
+from s3jax.scenarios.procedural import ProceduralConfig, generate
 
 
 class ScenarioConfig(Config):
@@ -55,106 +61,119 @@ def train(
     """Trains a policy, or goes on with an interrupted run in the same folder.
 
     Args:
-      config: the stage's configuration; saved as `config.yaml` in the folder.
+      config: the stage's configuration.
       dynamics_path: a distilled model.
-      directory: the run folder: `config.yaml`, `metrics.csv`, `checkpoints/`.
+      directory: the run folder.
       progress: called with updates done and in all.
 
     Returns:
-      A summary: `finished`, `updates`, `env_steps`, `compile_seconds`, `train_seconds`, and the last
-      held-out metrics.
+      A summary: `finished`, `updates`, `env_steps`, `compile_seconds`, `train_seconds` and `held_out`, the
+      last metrics on held-out scenarios.
 
     Raises:
-      ConfigError: if the folder holds a run of another configuration, or no scenario is left.
-      DivergedError: if the loss is not finite.
+      FileError: if the dynamics or a scenario file cannot be used.
+      ConfigError: if the folder holds another run, or no scenario is left.
+      DivergedError: if a gradient is not finite.
     """
     directory = Path(directory)
-    _claim(directory, config)
-    model, dynamics, _ = load_dynamics(dynamics_path)
-    bank, held_out = scenario_banks(config, model.dt)
-    world, held_out_world = World(bank, dynamics), World(held_out, dynamics)
-    learner = Learner(config.ppo, TrackingEnv(config.env, model))
+    _claim(directory, config, Path(dynamics_path))
+    env, world, held_out = build(config, directory / "dynamics.npz")
+    learner = Learner(config.ppo, env)
     key = jax.random.key(config.seed)
+    steps_per_update = config.ppo.num_envs * config.ppo.rollout
 
     with Checkpointer(directory / "checkpoints") as checkpointer, _StopSignal() as stop:
         start = checkpointer.latest() or 0
+        curves = Curves(directory / "metrics.csv", start)
         if start:
             state = checkpointer.restore(jax.eval_shape(learner.init, world, key))
         else:
             state = jax.jit(learner.init)(world, key)
-        rows = _read_rows(directory / "metrics.csv", start)
         clock = time.perf_counter()
         update = jax.jit(learner.update, donate_argnums=0).lower(state, world).compile()
-        evaluate = jax.jit(
-            lambda params, normaliser, world: evaluate_policy(learner, params, normaliser, world)
-        )
-        evaluate = evaluate.lower(state.params, state.normaliser, held_out_world).compile()
+        evaluate = jax.jit(partial(evaluate_policy, env)).lower(held_out, policy_of(state)).compile()
         compile_seconds = time.perf_counter() - clock
+
         clock = time.perf_counter()
-        steps_per_update = config.ppo.num_envs * config.ppo.rollout
-        held_out_metrics = _last_held_out(rows)
-        for done in range(start + 1, config.ppo.updates + 1):
+        done, last = start, start == config.ppo.updates
+        while not last:
             state, metrics = update(state, world)
+            done += 1
             last = done == config.ppo.updates or stop.requested
-            if done % config.log_every and done % config.evaluate_every and not last:
+            evaluates = last or done % config.evaluate_every == 0
+            if not evaluates and done % config.log_every:
                 continue
             row = {"update": done, "env_steps": done * steps_per_update} | _fetch(metrics)
-            row["steps_per_second"] = (done - start) * steps_per_update / (time.perf_counter() - clock)
-            if not np.isfinite(row["loss/policy"]) or row["loss/skipped"]:
+            if row["loss/skipped"]:
                 raise DivergedError(
-                    f"update {done}: {row['loss/skipped']:.0f} gradient steps were not finite; the last good "
-                    f"checkpoint is update {checkpointer.latest() or 0} in {directory}. Lower "
-                    "ppo.learning_rate or start another run folder"
+                    f"update {done}: {row['loss/skipped']:.0f} gradient steps were not finite. The last good "
+                    f"checkpoint in {directory} is that of update {checkpointer.latest() or 0}; lower "
+                    "ppo.learning_rate and start another run folder"
                 )
-            if done % config.evaluate_every == 0 or last:
-                held_out_metrics = _fetch(evaluate(state.params, state.normaliser, held_out_world))
-                row |= {f"held_out/{name}": value for name, value in held_out_metrics.items()}
-                checkpointer.save(done, state, held_out_metrics[METRIC])
-            rows.append(row)
-            _write_rows(directory / "metrics.csv", rows)
+            row["steps_per_second"] = (done - start) * steps_per_update / (time.perf_counter() - clock)
+            if evaluates:
+                measured = _fetch(evaluate(held_out, policy_of(state)))
+                row |= {f"held_out/{name}": value for name, value in measured.items()}
+                checkpointer.save(done, state, measured[METRIC])
+            curves.append(row)
             progress(done, config.ppo.updates, f"cross-track {row['env/cross_track_rms']:.2f} m")
-            if stop.requested:
-                break
         return {
-            "finished": int(state.update) == config.ppo.updates,
-            "updates": int(state.update),
-            "env_steps": int(state.update) * steps_per_update,
+            "finished": done == config.ppo.updates,
+            "updates": done,
+            "env_steps": done * steps_per_update,
             "compile_seconds": compile_seconds,
             "train_seconds": time.perf_counter() - clock,
-            "held_out": held_out_metrics,
+            "held_out": curves.last("held_out/"),
         }
 
 
-def evaluate_policy(learner: Learner, params, normaliser, world: World) -> dict:
-    """Drives every scenario of a world with the mean action; returns scalar metrics."""
-    count = world.bank.size.shape[0]
-
-    def act(observation):
-        mean, _ = learner.network.apply(params, normaliser(observation), method="policy")
-        return jnp.tanh(mean)
-
-    return summarise(run_episodes(learner.env, world, jnp.arange(count), act))
-
-
-def scenario_banks(config: TrainConfig, dt: float):
-    """Returns the scenarios to train on and those held out, as banks on the device.
+def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, World, World]:
+    """Returns the environment, the world to train in and the world of held-out scenarios.
 
     Raises:
-      ConfigError: if either would be empty.
+      FileError: if the dynamics or a scenario file cannot be used.
+      ConfigError: if no scenario would be left in either world.
     """
-    scenarios = generate(config.scenarios.procedural, config.seed, dt)
+    model, dynamics, header = load_dynamics(dynamics_path)
+    check_compatible(header, model.dt, dynamics_path)
+    scenarios = generate(config.scenarios.procedural, config.seed, model.dt)
     if config.scenarios.files:
-        scenarios = scenarios + load_scenarios(config.scenarios.files, dt)
-    order = np.random.default_rng(config.seed).permutation(len(scenarios))
+        scenarios = scenarios + load_scenarios(config.scenarios.files, model.dt)
     count = round(len(scenarios) * config.scenarios.held_out)
     if not 0 < count < len(scenarios):
         raise ConfigError(
             f"{len(scenarios)} scenarios cannot be split with held_out = {config.scenarios.held_out}; "
             "raise scenarios.procedural.count or name more files"
         )
-    held_out, train = np.split(order, [count])
-    banks = (make_bank([scenarios[i] for i in part]) for part in (train, held_out))
-    return tuple(jax.tree.map(jnp.asarray, bank) for bank in banks)
+    order = np.random.default_rng(config.seed).permutation(len(scenarios))
+    held_out, train = (make_bank([scenarios[i] for i in part]) for part in np.split(order, [count]))
+    env = TrackingEnv(config.env, model)
+    return env, *(World(jax.tree.map(jnp.asarray, bank), dynamics) for bank in (train, held_out))
+
+
+def evaluate_policy(env: TrackingEnv, world: World, policy: dict) -> dict:
+    """Drives every scenario of a world with a policy's mean action; returns scalar metrics."""
+    scenarios = jnp.arange(world.bank.size.shape[0])
+    return summarise(run_episodes(env, world, scenarios, partial(mean_action, policy)))
+
+
+def evaluate_run(directory: str | Path, which: str = "best") -> dict:
+    """Drives a run's held-out scenarios with its policy.
+
+    Args:
+      directory: the run folder.
+      which: "best" or "latest" checkpoint.
+
+    Returns:
+      Scalar metrics by name, and the checkpoint's `update`.
+
+    Raises:
+      FileError: if the folder holds no run or no checkpoint.
+    """
+    directory = Path(directory)
+    policy, update = load_policy(directory / "checkpoints", which)
+    env, _, held_out = build(TrainConfig.load(directory / "config.yaml"), directory / "dynamics.npz")
+    return {"update": update} | _fetch(jax.jit(partial(evaluate_policy, env))(held_out, policy))
 
 
 class _StopSignal:
@@ -177,35 +196,22 @@ class _StopSignal:
         signal.signal(number, self._previous[number])
 
 
-def _claim(directory: Path, config: TrainConfig) -> None:
-    """Writes the configuration into a new run folder, or checks that it is the one already there."""
-    path = directory / "config.yaml"
-    if path.exists() and TrainConfig.load(path) != config:
-        raise ConfigError(f"{path}: the run there has another configuration; choose another folder")
-    config.save(path)
+def _claim(directory: Path, config: TrainConfig, dynamics_path: Path) -> None:
+    """Makes a run folder self-contained, or checks that the run already there is the same one."""
+    try:
+        dynamics = dynamics_path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{dynamics_path}: {error.strerror}; distil a model first, or name one") from None
+    settings, copy = directory / "config.yaml", directory / "dynamics.npz"
+    if settings.exists() and (TrainConfig.load(settings) != config or copy.read_bytes() != dynamics):
+        raise ConfigError(
+            f"{directory}: holds a run with another configuration or model; choose another folder"
+        )
+    if not settings.exists():
+        with atomic_path(copy) as temporary:
+            temporary.write_bytes(dynamics)
+        config.save(settings)
 
 
 def _fetch(metrics: dict) -> dict:
     return {name: float(value) for name, value in jax.device_get(metrics).items()}
-
-
-def _read_rows(path: Path, until: int) -> list[dict]:
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
-    return [row for row in rows if row["update"] <= until]
-
-
-def _write_rows(path: Path, rows: list[dict]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _last_held_out(rows: list[dict]) -> dict:
-    found = [row for row in rows if f"held_out/{METRIC}" in row]
-    prefix = "held_out/"
-    return {k.removeprefix(prefix): v for k, v in found[-1].items() if k.startswith(prefix)} if found else {}

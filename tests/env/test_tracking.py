@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from s3jax.config import ConfigError
 from s3jax.dynamics.single_track import SingleTrackConfig
 from s3jax.env import EnvConfig, TrackingEnv, World
 from s3jax.env.episodes import run_episodes, summarise
-from s3jax.env.tracking import check_compatible
 from s3jax.scenarios.bank import make_bank
 from s3jax.spatial.friction import friction_map
 from s3jax.spatial.reference import make_reference
@@ -161,8 +159,3 @@ def test_a_simple_driver_completes_the_straights(world):
     assert summary["cross_track_rms"] < 0.05
     assert summary["speed_rms"] < 1.5
     assert episodes.active.sum(0)[1] < episodes.active.sum(0)[0]
-
-
-def test_a_model_of_another_control_step_is_refused():
-    with pytest.raises(ConfigError, match=r"0\.1 s .* 0\.05 s"):
-        check_compatible(0.1, 0.05)
