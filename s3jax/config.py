@@ -97,6 +97,8 @@ def _explain(cls, problem) -> str:
     """Turns one pydantic error into a clause naming the key and, for an unknown key, the nearest one."""
     location = [part for part in problem["loc"] if isinstance(part, str | int)]
     key = ".".join(map(str, location))
+    if problem["type"] == "value_error":  # raised by a check of ours, across keys
+        return f"{key}: {problem['ctx']['error']}" if key else str(problem["ctx"]["error"])
     if problem["type"] != "extra_forbidden":
         return f"{key}: {problem['msg']} (got {problem['input']!r})"
     known = _fields(cls, location[:-1])
