@@ -10,7 +10,7 @@ import numpy as np
 
 from s3jax.archive import FileError, atomic_path
 from s3jax.distil import dataset
-from s3jax.distil.train import divide
+from s3jax.distil.loss import divide
 from s3jax.dynamics.base import WITHHELD, Dynamics, rollout
 from s3jax.dynamics.envelope import inside
 from s3jax.dynamics.store import load_dynamics

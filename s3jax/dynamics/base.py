@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import pydantic
 
 from s3jax.config import Config
 from s3jax.spatial.frames import to_world, wrap_angle
@@ -28,10 +29,18 @@ class DynamicsConfig(Config):
     Attributes:
       kind: name of the model, which is the module of `s3jax.dynamics` that defines it.
       dt: control step (s).
+      base: configuration of the model that this one corrects, for residual models; its parameters are the
+        entry `base` of this model's.
     """
 
     kind: str
-    dt: float = 0.05
+    dt: float = pydantic.Field(0.05, ge=0.005, le=0.2)
+    base: None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the model and of its file."""
+        return self.kind
 
     def make(self) -> "Dynamics":
         """Returns the model."""

@@ -1,18 +1,17 @@
-import csv
-
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from s3jax.config import ConfigError
-from s3jax.distil import train
-from s3jax.distil.train import DistilConfig, DivergedError
-from s3jax.dynamics.store import load_dynamics
+from s3jax.distil import dataset, train
+from s3jax.distil.config import DistilConfig
+from s3jax.distil.train import DivergedError
+from s3jax.progress import silent
 
 
-def config(kind="single_track", **fields):
+def recipe(**fields):
     values = {
-        "model": {"kind": kind},
         "steps": 60,
         "batch": 32,
         "warmup": 10,
@@ -24,57 +23,106 @@ def config(kind="single_track", **fields):
     return DistilConfig.parse({**values, **fields})
 
 
-def test_a_network_learns(tmp_path, episodes):
-    small = config("ddm", model={"kind": "ddm", "hidden": 8, "dense": 8}, horizons=[5])
-    train.fit(small, episodes, tmp_path)
-    losses = [float(row["loss"]) for row in metrics(tmp_path / "ddm.csv")]
-    assert losses[-1] < 0.8 * losses[0]
-
-
-def metrics(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
+def run(config, episodes, directory, progress=silent):
+    model = config.models[0].make()
+    split = dataset.split_episodes(episodes, config.validation, config.test, config.seed)
+    params = model.init(jax.random.key(config.seed))
+    return model, params, train.fit(model, params, config, split, directory, progress)
 
 
 def test_fitting_recovers_the_recorded_car(tmp_path, episodes):
+    config = recipe(models=[{"kind": "single_track"}], steps=240, evaluate_every=80)
     seen = []
-    summary = train.fit(config(steps=240, evaluate_every=80), episodes, tmp_path, seen.append)
-    model, params, header = load_dynamics(tmp_path / "single_track.npz")
-    start = model.describe(model.init(jax.random.key(0)))
-    fitted = model.describe(params)
+    model, params, result = run(config, episodes, tmp_path, lambda *report: seen.append(report[0]))
+    before, fitted = model.describe(params), model.describe(result.params)
     true_brake = 4 + 21 / (1 + np.exp(-(np.log((11 - 4) / (25 - 11)) + 0.6)))
-    assert abs(fitted["brake"] - true_brake) < 0.5 * abs(start["brake"] - true_brake)
-    rows = metrics(tmp_path / "single_track.csv")
-    assert [int(row["update"]) for row in rows] == [80, 160, 240] == [p.step for p in seen]
-    assert float(rows[-1]["validation_error"]) < 0.8 * float(rows[0]["validation_error"])
-    assert summary["validation_error"] == min(float(row["validation_error"]) for row in rows)
-    names = header["provenance"]["episodes"]
-    assert not set(names["train"]) & set(names["validation"] + names["test"])
+    assert abs(fitted["brake"] - true_brake) < 0.5 * abs(before["brake"] - true_brake)
+    assert [row["update"] for row in result.metrics] == [80, 160, 240] == seen
+    errors = [row["validation_error"] for row in result.metrics]
+    held = train.validation_windows(
+        dataset.split_episodes(episodes, config.validation, config.test, config.seed).validation, config
+    )
+    assert errors[-1] < 0.3 * float(train.validation_error(model, config.warmup, params, held))
+    assert float(result.state.best_error) == min(errors)
 
 
-def test_the_same_seed_gives_the_same_parameters(tmp_path, episodes):
-    for name in ("a", "b"):
-        train.fit(config("bicycle"), episodes, tmp_path / name)
-    first, second = (load_dynamics(tmp_path / name / "bicycle.npz")[1] for name in ("a", "b"))
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+def test_a_network_learns(tmp_path, episodes):
+    small = recipe(models=[{"kind": "ddm", "hidden": 8, "dense": 8}], horizons=[5])
+    _, params, result = run(small, episodes, tmp_path)
+    losses = [row["loss"] for row in result.metrics]
+    assert losses[-1] < 0.8 * losses[0]
+    np.testing.assert_array_equal(result.params["scale"]["std"], params["scale"]["std"])
+    assert not np.array_equal(result.params["gru"]["hidden"]["weights"], params["gru"]["hidden"]["weights"])
+
+
+def test_interrupted_and_resumed_equals_uninterrupted_to_the_bit(tmp_path, episodes):
+    config = recipe(models=[{"kind": "bicycle"}], steps=90)
+    _, _, whole = run(config, episodes, tmp_path / "whole")
+
+    def interrupt(done, *_):
+        if done == 60:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config, episodes, tmp_path / "parts", interrupt)
+    done = []
+    _, _, parts = run(config, episodes, tmp_path / "parts", lambda *report: done.append(report[0]))
+    assert done == [90]
+    for a, b in zip(jax.tree.leaves(whole.state), jax.tree.leaves(parts.state), strict=True):
         np.testing.assert_array_equal(a, b)
+    errors = [[row["validation_error"] for row in result.metrics] for result in (whole, parts)]
+    assert errors[0] == errors[1]
 
 
-def test_divergence_stops_and_keeps_the_last_good_parameters(tmp_path, episodes):
+def test_divergence_says_where_and_keeps_the_last_good_state(tmp_path, episodes):
+    config = recipe(models=[{"kind": "bicycle"}])
     episodes[0].states.vx[100] = np.nan
-    with pytest.raises(DivergedError, match="bicycle: loss is not finite at update"):
-        train.fit(config("bicycle"), episodes, tmp_path)
-    _, params, header = load_dynamics(tmp_path / "bicycle.npz")
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
-    assert not header["provenance"]["finished"]
+    with pytest.raises(DivergedError, match=r"bicycle: the loss of update \d+ .* is not finite"):
+        run(config, episodes, tmp_path)
 
 
-def test_a_mistyped_model_key_is_refused():
-    with pytest.raises(ConfigError, match="did you mean hidden"):
-        DistilConfig.parse({"model": {"kind": "ddm", "hiden": 3}})
-    with pytest.raises(ConfigError, match="unknown kind 'dmd'"):
-        DistilConfig.parse({"model": {"kind": "dmd"}})
+def test_training_stops_when_validation_no_longer_improves(tmp_path, episodes):
+    config = recipe(models=[{"kind": "bicycle"}], steps=3000, evaluate_every=30, patience=2)
+    _, _, result = run(config, episodes, tmp_path)
+    errors = [row["validation_error"] for row in result.metrics]
+    assert len(errors) < 100
+    assert min(errors) == errors[-3] == float(result.state.best_error)
 
 
-@pytest.mark.parametrize("name", ["bicycle", "single_track", "ddm", "bicycle_quick", "ddm_quick"])
-def test_the_shipped_configurations_load(name, request):
-    DistilConfig.load(request.config.rootpath / "configs" / "distil" / f"{name}.yaml")
+def test_the_optimiser_leaves_constants_of_scale_and_base_alone():
+    optimiser = train.make_optimiser(recipe())
+    params = {
+        "base": {"weights": jnp.ones((2, 2))},
+        "scale": {"mean": jnp.ones(4)},
+        "weights": jnp.ones((2, 2)),
+    }
+    change, _ = optimiser.update(params, optimiser.init(params), params)
+    assert float(jnp.abs(change["base"]["weights"]).max()) == 0
+    assert float(jnp.abs(change["scale"]["mean"]).max()) == 0
+    assert float(jnp.abs(change["weights"]).max()) > 0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"models": [{"kind": "ddm", "hiden": 3}]},
+            "models: model 0: unknown key hiden; did you mean hidden",
+        ),
+        ({"models": [{"kind": "dmd"}]}, "unknown kind 'dmd'; did you mean ddm"),
+        ({"models": {"kind": "ddm"}}, "expected a list of models"),
+        ({"models": [{"kind": "ddm"}, {"kind": "ddm", "hidden": 3}]}, "two have the same name"),
+        ({"models": [{"kind": "ddm"}, {"kind": "bicycle", "dt": 0.1}]}, "differ in dt"),
+        ({"horizons": [0]}, "at least 1 step"),
+    ],
+)
+def test_configurations_that_make_no_sense_are_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
+        DistilConfig.parse(values)
+
+
+def test_the_shipped_configurations_load(request):
+    paths = sorted((request.config.rootpath / "configs" / "distil").glob("*.yaml"))
+    assert paths
+    for path in paths:
+        assert DistilConfig.parse(DistilConfig.load(path).dump()) == DistilConfig.load(path)

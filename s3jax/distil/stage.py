@@ -1,0 +1,127 @@
+"""The distillation stage: recordings in, one file per model and a table of their errors out."""
+
+import hashlib
+import json
+import shutil
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from s3jax.archive import FileError
+from s3jax.distil import dataset, evaluate
+from s3jax.distil.config import DistilConfig
+from s3jax.distil.train import fit, write_metrics
+from s3jax.dynamics.store import load_dynamics, save_dynamics
+from s3jax.progress import Progress, silent
+
+
+def distil(config: DistilConfig, recordings, output, progress: Progress = silent) -> dict:
+    """Fits every model of a configuration to recordings and compares them on episodes none has seen.
+
+    Writes for each model `<name>.npz`, `<name>.csv` (metrics) and, while it is being fitted, a folder of
+    checkpoints; then `config.yaml`, `evaluation.json` and `evaluation.md`. Interrupted and called again, it
+    goes on where it was: a model made with the same configuration from the same recordings is not fitted
+    again, and a half-fitted one continues to the same bits.
+
+    Args:
+      config: what to fit and how.
+      recordings: directory of recordings.
+      output: directory to write to.
+      progress: called as progress(updates done, updates of all models, note).
+
+    Returns:
+      `models`: name -> file, updates, validation error (m), seconds and whether it was there already;
+      `evaluation`: name -> result of `evaluate.evaluate`; `table`: the same as Markdown.
+
+    Raises:
+      FileError: for recordings or a base model that cannot be used.
+      DivergedError: if training diverges.
+    """
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    episodes = dataset.load_episodes(recordings, config.dt)
+    split = dataset.split_episodes(episodes, config.validation, config.test, config.seed)
+    config.save(output / "config.yaml")
+    total = config.steps * len(config.models)
+    models = {}
+    for i, model_config in enumerate(config.models):
+
+        def shifted(done, _, note="", before=i * config.steps):
+            progress(before + done, total, note)
+
+        models[model_config.name] = distil_one(model_config, config, split, output, shifted)
+        shifted(config.steps, None)
+    results = {}
+    for name, entry in models.items():
+        model, params, _ = load_dynamics(entry["file"])
+        results[name] = evaluate.evaluate(model, params, split.test)
+    evaluate.write(results, output)
+    return {"models": models, "evaluation": results, "table": evaluate.markdown(results)}
+
+
+def distil_one(model_config, config: DistilConfig, split: dataset.Split, output: Path, progress) -> dict:
+    """Fits one model, unless its file is there already; see `distil`."""
+    path = output / f"{model_config.name}.npz"
+    model = model_config.make()
+    base = _base(model_config, output)
+    fingerprint = _fingerprint(model_config, config, split, base)
+    if path.exists():
+        provenance = load_dynamics(path)[2]["provenance"]
+        if provenance.get("fingerprint") == fingerprint:
+            return {**provenance["summary"], "file": str(path), "reused": True}
+
+    began = time.monotonic()
+    rows, index = dataset.join(split.train)
+    params = model.init(jax.random.key(config.seed))
+    params = model.calibrate(params, dataset.statistics_of(rows, index, model.dt))
+    if base is not None:
+        params = {**params, "base": base}
+    checkpoints = output / f"{model_config.name}_checkpoints" / fingerprint[:16]
+    result = fit(model, params, config, split, checkpoints, progress)
+    summary = {
+        "updates": int(result.state.step),
+        "validation_error": float(result.state.best_error),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    provenance = {
+        "fingerprint": fingerprint,
+        "summary": summary,
+        "training": config.dump(),
+        "episodes": {name: [episode.name for episode in getattr(split, name)] for name in split._fields},
+        "constants": model.describe(result.params),
+    }
+    write_metrics(output / f"{model_config.name}.csv", result.metrics)
+    save_dynamics(path, model, result.params, provenance)
+    shutil.rmtree(checkpoints.parent)
+    return {**summary, "file": str(path), "reused": False}
+
+
+def _base(model_config, output: Path):
+    """Returns the fitted parameters of the model that a residual model corrects; None for other models."""
+    if model_config.base is None:
+        return None
+    path = output / f"{model_config.base.name}.npz"
+    if not path.exists():
+        raise FileError(f"{path}: no such file; {model_config.name} needs its base fitted first")
+    model, params, _ = load_dynamics(path)
+    if model.config != model_config.base:
+        raise FileError(
+            f"{path}: was made with {model.config.dump()}, but the base of {model_config.name} is "
+            f"{model_config.base.dump()}"
+        )
+    return params
+
+
+def _fingerprint(model_config, config: DistilConfig, split: dataset.Split, base) -> str:
+    """Returns a digest of everything that decides the parameters."""
+    recipe = {**config.dump(), "models": model_config.dump()}
+    digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
+    for episode in (*split.train, *split.validation):
+        digest.update(episode.name.encode())
+        for array in (*episode.states, episode.controls, episode.frictions):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    for leaf in jax.tree.leaves(base):
+        digest.update(np.asarray(leaf).tobytes())
+    return digest.hexdigest()
