@@ -31,6 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"s3jax {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    womd = "WOMD file or quoted pattern to train on as well; may be given again"
+
     def command(name, run, help, out=None, configured=True):
         sub = commands.add_parser(name, help=help, description=help)
         sub.set_defaults(run=run)
@@ -41,10 +43,9 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as ppo.num_envs=2048")
         return sub
 
-    sub = command("demo", _demo, "all stages on the embedded car, from recording to report", "runs/demo")
-    sub.add_argument(
-        "--scenarios", nargs="+", default=(), metavar="FILE", help="WOMD files to train on as well"
-    )
+    sub = command("demo", _demo, "all stages, from recording to report", "runs/demo", False)
+    sub.add_argument("--seed", type=int, default=0, help="of every stage (default 0)")
+    sub.add_argument("--scenarios", action="append", default=[], metavar="FILE", help=womd)
     sub.add_argument("--smoke", action="store_true", help="a minute-long run that only shows that all works")
 
     command("collect", _collect, "drive the source simulator and record it", "runs/recordings")
@@ -56,9 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--dynamics", type=Path, help="a distilled model; without it, the one s3jax brings along"
     )
-    sub.add_argument(
-        "--scenarios", nargs="+", default=(), metavar="FILE", help="WOMD files to train on as well"
-    )
+    sub.add_argument("--scenarios", action="append", default=[], metavar="FILE", help=womd)
 
     sub = command(
         "evaluate", _evaluate, "drive held-out scenarios inside the distilled model", configured=False
@@ -88,10 +87,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(args):
-    from s3jax.demo import DemoConfig, run_demo
+    from s3jax.demo import run_demo
 
-    config = DemoConfig.load(args.config, args.overrides)
-    run_demo(config, args.out, files=tuple(args.scenarios), smoke=args.smoke)
+    run_demo(args.out, args.seed, args.smoke, tuple(args.scenarios))
 
 
 def _collect(args):
@@ -115,10 +113,8 @@ def _distil(args):
 def _train(args):
     from s3jax.ppo.train import TrainConfig, train
 
-    overrides = list(args.overrides)
-    if args.scenarios:
-        overrides.append(f"scenarios.files={list(args.scenarios)}")
-    config = TrainConfig.load(args.config, overrides)
+    files = [f"scenarios.files={args.scenarios}"] if args.scenarios else []
+    config = TrainConfig.load(args.config, [*args.overrides, *files])
     with bar("train", "update") as progress:
         summary = train(config, args.dynamics, args.out, progress)
     state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]

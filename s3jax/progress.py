@@ -16,14 +16,17 @@ def silent(done, total, note="") -> None:
 @contextlib.contextmanager
 def bar(description: str, unit: str = "it"):
     """Yields a `Progress` that draws a bar with rate and remaining time on standard error."""
-    with tqdm(desc=description, unit=unit, dynamic_ncols=True, smoothing=0.05, mininterval=0.5) as line:
+    with contextlib.ExitStack() as stack:
+        line = None
 
         def progress(done, total, note=""):
+            nonlocal line
+            if line is None:  # not before: an error on the way should not follow an empty bar
+                line = stack.enter_context(tqdm(desc=description, unit=unit, initial=done))
             if line.total != total:
                 line.total = total
-                line.refresh()
-            if note:
-                line.set_postfix_str(note, refresh=False)
+            line.set_postfix_str(note, refresh=False)
             line.update(done - line.n)
+            line.refresh()
 
         yield progress

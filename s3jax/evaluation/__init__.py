@@ -1,1 +1,1 @@
-"""TODO"""
+"""Closed-loop driving in a source simulator, its metrics and its report. No JAX."""

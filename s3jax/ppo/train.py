@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from s3jax.archive import FileError, atomic_path
+from s3jax.archive import atomic_path
 from s3jax.config import Config, ConfigError
 from s3jax.dynamics.store import check_compatible, load_dynamics
 from s3jax.env import EnvConfig, TrackingEnv, World
@@ -76,8 +76,8 @@ def train(
       DivergedError: if a gradient is not finite.
     """
     directory = Path(directory)
-    _claim(directory, config, Path(dynamics_path))
-    env, world, held_out = build(config, directory / "dynamics.npz")
+    env, world, held_out = build(config, dynamics_path)
+    _claim(directory, config, Path(dynamics_path).read_bytes())
     learner = Learner(config.ppo, env)
     key = jax.random.key(config.seed)
     steps_per_update = config.ppo.num_envs * config.ppo.rollout
@@ -89,6 +89,7 @@ def train(
             state = checkpointer.restore(jax.eval_shape(learner.init, world, key))
         else:
             state = jax.jit(learner.init)(world, key)
+        progress(start, config.ppo.updates, "compiling")
         clock = time.perf_counter()
         update = jax.jit(learner.update, donate_argnums=0).lower(state, world).compile()
         evaluate = jax.jit(partial(evaluate_policy, env)).lower(held_out, policy_of(state)).compile()
@@ -196,12 +197,8 @@ class _StopSignal:
         signal.signal(number, self._previous[number])
 
 
-def _claim(directory: Path, config: TrainConfig, dynamics_path: Path) -> None:
+def _claim(directory: Path, config: TrainConfig, dynamics: bytes) -> None:
     """Makes a run folder self-contained, or checks that the run already there is the same one."""
-    try:
-        dynamics = dynamics_path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{dynamics_path}: {error.strerror}; distil a model first, or name one") from None
     settings, copy = directory / "config.yaml", directory / "dynamics.npz"
     if settings.exists() and (TrainConfig.load(settings) != config or copy.read_bytes() != dynamics):
         raise ConfigError(

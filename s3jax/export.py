@@ -1,0 +1,66 @@
+"""From a training run's Flax parameters to a NumPy policy bundle. JAX."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from beamng_bridge.bundle import PolicySpec, load_bundle, save_bundle
+from s3jax import __version__
+from s3jax.archive import load_archive
+from s3jax.ppo.checkpoints import load_policy
+from s3jax.ppo.normaliser import CLIP, MIN_STD
+from s3jax.ppo.policy import mean_action
+from s3jax.ppo.train import TrainConfig
+
+PROBES = 8
+"""Number of recorded observation -> action pairs in a bundle."""
+
+
+def export_run(directory: str | Path, path: str | Path, which: str = "best") -> int:
+    """Writes the policy of a training run as a bundle, and loads it once to check it.
+
+    Args:
+      directory: the run folder.
+      path: the bundle.
+      which: "best" or "latest" checkpoint.
+
+    Returns:
+      The update after which the policy was saved.
+
+    Raises:
+      FileError: if there is no checkpoint.
+    """
+    directory = Path(directory)
+    policy, update = load_policy(directory / "checkpoints", which)
+    config = TrainConfig.load(directory / "config.yaml")
+    dynamics, _ = load_archive(directory / "dynamics.npz", "dynamics", 1)
+    std = np.maximum(np.sqrt(policy["variance"]), MIN_STD)
+    draws = np.random.default_rng(0).normal(size=(PROBES, len(std)))
+    observations = (policy["mean"] + 2.0 * std * draws).astype(np.float32)
+    save_bundle(
+        path,
+        PolicySpec(
+            observation=config.env.observation,
+            control_rate=config.env.control_rate,
+            dt=dynamics["dt"],
+            activation="silu",
+            clip=CLIP,
+        ),
+        layers=[(layer["kernel"], layer["bias"]) for layer in _in_order(policy["params"])],
+        mean=policy["mean"],
+        std=std,
+        probes=(observations, np.asarray(jax.jit(mean_action)(policy, observations))),
+        provenance={
+            "s3jax": __version__,
+            "update": update,
+            "training": config.dump(),
+            "dynamics": {"config": dynamics["config"], "provenance": dynamics["provenance"]},
+        },
+    )
+    load_bundle(path)
+    return update
+
+
+def _in_order(params: dict) -> list[dict]:
+    return [params[f"dense_{i}"] for i in range(len(params))]
