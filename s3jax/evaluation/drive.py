@@ -1,0 +1,107 @@
+"""The driving stage: laps of Putnam Park in the embedded car, by policy and baseline, dry and icy."""
+
+import json
+from pathlib import Path
+
+from pydantic import Field
+
+from beamng_bridge.bundle import load_bundle
+from s3jax.archive import atomic_path
+from s3jax.config import Config, ConfigError
+from s3jax.evaluation.closed_loop import Log, PolicyDriver, drive
+from s3jax.progress import Progress, silent
+from s3jax.source.car import EmbeddedCar
+from s3jax.source.drivers import PreviewConfig, PreviewDriver
+from s3jax.spatial.friction import friction_map
+from s3jax.tracks.circuits import ice_patches, putnam_park
+from s3jax.tracks.reference import lap_reference
+from s3jax.tracks.speed import SpeedLimits, lap_speed
+
+CAR_HALF_WIDTH = 0.9
+"""Half the car's width (m): its centre has to stay this far inside the edge of the track."""
+
+
+class DriveConfig(Config):
+    """The driving stage."""
+
+    vehicle: str = "sedan"
+    lap_length: float | None = Field(None, gt=0, description="m; without it that of the segment table")
+    limits: SpeedLimits = Field(SpeedLimits(), description="friction-limited speed profile of the reference")
+    baseline: PreviewConfig = PreviewConfig()
+    conditions: tuple[str, ...] = Field(("dry", "icy"), description="dry, icy or both")
+    max_time: float = Field(400.0, gt=0, description="simulated seconds after which a lap is given up")
+
+
+def drive_laps(
+    config: DriveConfig, bundle: str | Path, directory: str | Path, progress: Progress = silent
+) -> dict:
+    """Drives one lap per condition and driver; laps already in the folder are not driven again.
+
+    Args:
+      config: the stage's configuration.
+      bundle: a policy bundle.
+      directory: receives `config.yaml`, one log `<condition>_<driver>.npz` each, and `results.json`.
+      progress: called with the seconds done and in all.
+
+    Returns:
+      What is in `results.json`: `drives`, one entry per lap with `condition`, `driver`, `end`, `metrics`.
+
+    Raises:
+      FileError: if the bundle cannot be used.
+      ConfigError: for an unknown condition, or a folder with laps of another configuration or policy.
+    """
+    directory = Path(directory)
+    policy = load_bundle(bundle)
+    track = putnam_park(config.lap_length)
+    roads = {"dry": friction_map("asphalt"), "icy": ice_patches(track)}
+    for condition in config.conditions:
+        if condition not in roads:
+            raise ConfigError(f"conditions: unknown {condition!r}; known are {', '.join(roads)}")
+    _claim(directory, config, Path(bundle))
+    dt = policy.spec.dt
+    car = EmbeddedCar(config.vehicle)
+    laps = {}
+    for condition in config.conditions:
+        reference = lap_reference(track, lap_speed(track, roads[condition], config.limits), dt)
+        laps[condition, "policy"] = reference, PolicyDriver(policy, reference)
+        laps[condition, "baseline"] = reference, PreviewDriver(config.baseline, reference, roads[condition])
+    total = sum(float(reference.length) for reference, _ in laps.values()) * dt
+    driven, drives = 0.0, []
+    half_width = float(min(track.width_left.min(), track.width_right.min())) - CAR_HALF_WIDTH
+    for (condition, name), (reference, driver) in laps.items():
+        path = directory / f"{condition}_{name}.npz"
+        if path.exists():
+            log = Log.load(path)
+        else:
+            car.set_friction(roads[condition])
+            log = drive(
+                car,
+                driver,
+                reference,
+                dt=dt,
+                half_width=half_width,
+                max_time=config.max_time,
+                progress=lambda done, _, base=driven, note=f"{condition} {name}": progress(
+                    base + done, total, note
+                ),
+            )
+            log.save(path)
+        driven += reference.length * dt
+        drives.append({"condition": condition, "driver": name, "end": log.end, "metrics": log.metrics()})
+    results = {"settings": config.dump(), "lap_length": track.length, "drives": drives}
+    with atomic_path(directory / "results.json") as temporary:
+        temporary.write_text(json.dumps(results, indent=2), encoding="utf-8")
+    return results
+
+
+def _claim(directory: Path, config: DriveConfig, bundle: Path) -> None:
+    """Copies policy and configuration into a new folder, or checks that they are the ones already there."""
+    settings, copy = directory / "config.yaml", directory / "policy.npz"
+    if settings.exists() and (
+        DriveConfig.load(settings) != config or copy.read_bytes() != bundle.read_bytes()
+    ):
+        raise ConfigError(f"{directory}: holds laps of another configuration or policy; use another folder")
+    if not settings.exists():
+        with atomic_path(copy) as temporary:
+            temporary.write_bytes(bundle.read_bytes())
+        config.save(settings)
