@@ -10,6 +10,10 @@ from s3jax.spatial.state import VehicleState
 WHEELS = ("fl", "fr", "rl", "rr")
 
 
+class SourceError(ValueError):
+    """A source simulator was asked for something it cannot do; the message names it and its range."""
+
+
 class VehicleReading(NamedTuple):
     """What a source simulator reports at the end of a control step. Wheels in the order FL, FR, RL, RR.
 
