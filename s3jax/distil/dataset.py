@@ -10,6 +10,8 @@ import numpy as np
 from s3jax.archive import FileError
 from s3jax.dynamics.base import Statistics
 from s3jax.dynamics.store import check_compatible
+from s3jax.source.base import WHEELS
+from s3jax.source.recording import SUFFIX, read_recording
 from s3jax.spatial.frames import wrap_angle
 from s3jax.spatial.state import VehicleState
 
@@ -70,22 +72,23 @@ def load_episodes(directory, dt: float) -> list[Episode]:
     """Reads every recording of a directory.
 
     Args:
-      directory: holds `.npz` recordings, also in subdirectories.
+      directory: holds recordings, also in subdirectories.
       dt: control step that they must have (s).
 
     Raises:
       FileError: if there is none, or one cannot be used.
     """
-    from s3jax.source.recording import read_recording
-
-    paths = sorted(Path(directory).rglob("*.npz"))
+    paths = sorted(Path(directory).rglob(f"*{SUFFIX}"))
     if not paths:
-        raise FileError(f"{directory}: no recordings (*.npz) in it; collect some first")
+        raise FileError(f"{directory}: no recordings (*{SUFFIX}) in it; collect some first")
     episodes = []
     for path in paths:
-        header, columns = read_recording(path)
-        check_compatible(header, dt, path)
-        episodes.append(episode_of(path.relative_to(directory).as_posix(), dt, columns))
+        recording = read_recording(path)
+        check_compatible(recording.header, dt, path)
+        _check(path, recording.columns)
+        if recording.header["rows"]:
+            name = path.relative_to(directory).as_posix()
+            episodes.append(episode_of(name, dt, recording.columns))
     return episodes
 
 
@@ -96,6 +99,19 @@ def episode_of(name: str, dt: float, columns: dict) -> Episode:
     rear = 0.5 * (columns["friction_rl"] + columns["friction_rr"])
     controls = np.stack([columns["steer"], columns["pedal"]], axis=-1)
     return Episode(name, dt, states, controls, np.stack([front, rear], axis=-1))
+
+
+def _check(path, columns: dict) -> None:
+    """Raises FileError for columns that no model can be fitted to."""
+    wheels = [f"friction_{wheel}" for wheel in WHEELS]
+    for name in (*VehicleState._fields, "steer", "pedal", *wheels):
+        if name not in columns:
+            raise FileError(f"{path}: has no column {name}")
+        finite = np.isfinite(columns[name])
+        if not finite.all():
+            raise FileError(f"{path}: {name} is not finite in row {int(np.argmin(finite))}")
+        if name in wheels and len(finite) and columns[name].min() <= 0:
+            raise FileError(f"{path}: {name} is not positive in row {int(np.argmin(columns[name]))}")
 
 
 def split_episodes(episodes: list[Episode], validation: float, test: float, seed: int = 0) -> Split:

@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from s3jax.archive import FileError
 from s3jax.distil import dataset, evaluate
 from s3jax.distil.config import DistilConfig
-from s3jax.distil.train import fit, write_metrics
+from s3jax.distil.train import Fit, fit, write_metrics
+from s3jax.dynamics.ensemble import EnsembleConfig
 from s3jax.dynamics.store import load_dynamics, save_dynamics
 from s3jax.progress import Progress, silent
 
@@ -64,7 +66,6 @@ def distil(config: DistilConfig, recordings, output, progress: Progress = silent
 def distil_one(model_config, config: DistilConfig, split: dataset.Split, output: Path, progress) -> dict:
     """Fits one model, unless its file is there already; see `distil`."""
     path = output / f"{model_config.name}.npz"
-    model = model_config.make()
     base = _base(model_config, output)
     fingerprint = _fingerprint(model_config, config, split, base)
     if path.exists():
@@ -73,33 +74,57 @@ def distil_one(model_config, config: DistilConfig, split: dataset.Split, output:
             return {**provenance["summary"], "file": str(path), "reused": True}
 
     began = time.monotonic()
-    rows, index = dataset.join(split.train)
-    params = model.init(jax.random.key(config.seed))
-    params = model.calibrate(params, dataset.statistics_of(rows, index, model.dt))
-    if base is not None:
-        params = {**params, "base": base}
     checkpoints = output / f"{model_config.name}_checkpoints" / fingerprint[:16]
-    result = fit(model, params, config, split, checkpoints, progress)
+    if isinstance(model_config, EnsembleConfig):
+        results = []
+        for k in range(model_config.size):
+
+            def shared(done, total, note="", k=k):
+                progress(
+                    (k * total + done) // model_config.size, total, f"{k + 1}/{model_config.size} {note}"
+                )
+
+            seeded = config.model_copy(update={"seed": config.seed + k})
+            directory = checkpoints / f"member{k}"
+            results.append(_fit(model_config.member, seeded, split, base, directory, shared))
+        params = jax.tree.map(lambda *members: jnp.stack(members), *(result.params for result in results))
+    else:
+        results = [_fit(model_config, config, split, base, checkpoints, progress)]
+        params = results[0].params
     summary = {
-        "updates": int(result.state.step),
-        "validation_error": float(result.state.best_error),
+        "updates": sum(int(result.state.step) for result in results),
+        "validation_error": float(np.mean([result.state.best_error for result in results])),
         "seconds": round(time.monotonic() - began, 1),
     }
+    model = model_config.make()
     provenance = {
         "fingerprint": fingerprint,
         "summary": summary,
         "training": config.dump(),
         "episodes": {name: [episode.name for episode in getattr(split, name)] for name in split._fields},
-        "constants": model.describe(result.params),
+        "constants": model.describe(params),
     }
-    write_metrics(output / f"{model_config.name}.csv", result.metrics)
-    save_dynamics(path, model, result.params, provenance)
+    write_metrics(output / f"{model_config.name}.csv", [row for result in results for row in result.metrics])
+    save_dynamics(path, model, params, provenance)
     shutil.rmtree(checkpoints.parent)
     return {**summary, "file": str(path), "reused": False}
 
 
+def _fit(model_config, config: DistilConfig, split: dataset.Split, base, checkpoints, progress) -> Fit:
+    """Fits one model from fresh parameters, over its base's if it has one."""
+    model = model_config.make()
+    rows, index = dataset.join(split.train)
+    params = model.init(jax.random.key(config.seed))
+    params = model.calibrate(params, dataset.statistics_of(rows, index, model.dt))
+    if base is not None:
+        params = {**params, "base": base}
+    return fit(model, params, config, split, checkpoints, progress)
+
+
 def _base(model_config, output: Path):
     """Returns the fitted parameters of the model that a residual model corrects; None for other models."""
+    if isinstance(model_config, EnsembleConfig):
+        return _base(model_config.member, output)
     if model_config.base is None:
         return None
     path = output / f"{model_config.base.name}.npz"

@@ -120,6 +120,14 @@ class Dynamics:
         """
         raise NotImplementedError
 
+    def draw(self, carry, key):
+        """Returns the carry with what is random about a car drawn. Default: unchanged."""
+        return carry
+
+    def disagreement(self, carry):
+        """Returns how far the model doubts its last step, a scalar. Default: 0, for it cannot tell."""
+        return jnp.zeros(())
+
     def penalty(self, params, carry, control, friction):
         """Returns the regularisation of one training step, a scalar. Default: none."""
         return jnp.zeros(())

@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
+import pydantic
 
 from s3jax.dynamics import actuators
 from s3jax.dynamics.base import (
@@ -24,9 +25,14 @@ GUARDS = {
 
 
 class BicycleConfig(DynamicsConfig):
-    """Configuration of the kinematic bicycle."""
+    """Configuration of the kinematic bicycle.
+
+    Attributes:
+      lateral_limit: bound on speed times yaw rate (m/s^2), above what any surface allows the car.
+    """
 
     kind: Literal["bicycle"] = "bicycle"
+    lateral_limit: float = pydantic.Field(12.0, gt=0)
 
     def make(self) -> "Bicycle":
         """Returns the model."""
@@ -65,7 +71,8 @@ class Bicycle(Dynamics):
         rate = pedals.brake * values["brake"] / actuators.soft_abs(state.vx, 0.3)
         rate = rate + actuators.resistance(values, state.vx)
         vx = (state.vx + dt * drive) / (1.0 + dt * rate)
-        yaw_rate = vx * jnp.tan(angle) / values["wheelbase"]
+        limit = self.config.lateral_limit / jnp.maximum(jnp.abs(vx), 1.0)
+        yaw_rate = jnp.clip(vx * jnp.tan(angle) / values["wheelbase"], -limit, limit)
         vy = values["rear_share"] * values["wheelbase"] * yaw_rate
         state = move(state, vx, vy, yaw_rate, angle, dt)
         return Carry(state, pedals), state

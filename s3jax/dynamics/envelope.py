@@ -1,15 +1,15 @@
-"""The limits inside which a simulated car is believable."""
+"""The limits that a simulated car never leaves unless its model has come apart."""
 
 import jax.numpy as jnp
 
 SPEED = 80.0
 """Highest speed (m/s)."""
 
-YAW_RATE = 5.0
-"""Highest yaw rate (rad/s), reached only in a spin."""
+YAW_RATE = 7.5
+"""Highest yaw rate (rad/s): beyond the fastest spin that a split of friction between the axles causes."""
 
-ACCELERATION = 20.0
-"""Highest planar acceleration (m/s^2): twice what asphalt gives a road car."""
+ACCELERATION = 30.0
+"""Highest planar acceleration (m/s^2): three times what asphalt gives a road car."""
 
 
 def inside(before, after, dt: float):

@@ -5,13 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from s3jax.distil.stability import stability
 from s3jax.dynamics.base import WITHHELD, History, rollout
-from s3jax.dynamics.envelope import inside
 from s3jax.dynamics.store import make_dynamics
 from s3jax.spatial.state import VehicleState
 
-KINDS = ("bicycle", "single_track", "ddm")
-SLIPPING = ("single_track", "ddm")
+ENCODER = {"width": 16, "heads": 2, "layers": 2, "window": 8}
+MODELS = {
+    "bicycle": {"kind": "bicycle"},
+    "single_track": {"kind": "single_track"},
+    "ddm": {"kind": "ddm", "hidden": 16, "dense": 16},
+    "transformer": {"kind": "transformer", "encoder": ENCODER},
+    "dytr_ddm": {"kind": "dytr", "encoder": ENCODER, "base": {"kind": "ddm", "hidden": 16, "dense": 16}},
+    "dytr_bicycle": {"kind": "dytr", "encoder": ENCODER, "base": {"kind": "bicycle"}},
+    "ensemble": {"kind": "ensemble", "size": 2, "member": {"kind": "ddm", "hidden": 16, "dense": 16}},
+}
+PHYSICAL = ("bicycle", "single_track", "ddm", "dytr_ddm", "ensemble")
+"""Models that behave like a car before they are fitted."""
 
 
 def state(**fields):
@@ -20,7 +30,7 @@ def state(**fields):
 
 @functools.cache
 def make(kind):
-    model = make_dynamics({"kind": kind})
+    model = make_dynamics(MODELS[kind])
     return model, model.init(jax.random.key(0))
 
 
@@ -33,7 +43,7 @@ def hold(steer, pedal, friction, steps):
     return jnp.tile(jnp.array([steer, pedal]), (steps, 1)), jnp.full((steps, 2), friction)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PHYSICAL)
 def test_a_parked_car_stays_parked(kind):
     model, params = make(kind)
     end = drive(model, params, state(yaw=1.0, steer_angle=0.2), *hold(0.5, -1.0, 1.0, 200))
@@ -41,7 +51,7 @@ def test_a_parked_car_stays_parked(kind):
     assert np.abs(end.vy).max() < 0.01
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PHYSICAL)
 def test_braking_stops_without_reversing(kind):
     model, params = make(kind)
     end = drive(model, params, state(vx=25.0), *hold(0.0, -1.0, 1.0, 120))
@@ -50,49 +60,50 @@ def test_braking_stops_without_reversing(kind):
     assert abs(end.y[-1]) < 0.1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PHYSICAL)
 def test_left_is_positive(kind):
     model, params = make(kind)
     end = drive(model, params, state(vx=8.0), *hold(0.3, 0.05, 1.0, 20))
     assert end.y[-1] > 0.2 and end.yaw[-1] > 0.05 and end.yaw_rate[-1] > 0 and end.steer_angle[-1] > 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_random_driving_stays_in_the_envelope(kind):
     model, params = make(kind)
-    if kind == "bicycle":
-        pytest.skip("wheels that never slip have no friction circle")
-    keys = jax.random.split(jax.random.key(1), 4)
-    cars, steps = 64, 400
-    controls = jax.random.uniform(keys[0], (cars, steps // 8, 2), minval=-1.0, maxval=1.0)
-    frictions = jax.random.uniform(keys[1], (cars, steps // 4, 2), minval=0.05, maxval=1.2)
-    frictions = jnp.where(jax.random.bernoulli(keys[2], 0.2, frictions.shape), WITHHELD, frictions)
-    speeds = jnp.tile(jnp.array([0.0, -5.0, 20.0, 60.0]), cars // 4)
-    start = jax.tree.map(lambda zero: jnp.full(cars, zero), state())._replace(vx=speeds)
-    end = jax.vmap(functools.partial(drive, model, params))(
-        start, jnp.repeat(controls, 8, axis=1), jnp.repeat(frictions, 4, axis=1)
-    )
-    before = jax.tree.map(lambda a, b: jnp.concatenate([a[:, None], b[:, :-1]], axis=1), start, end)
-    assert bool(jnp.all(inside(before, end, model.dt)))
+    result = stability(model, params, environments=64, seconds=15.0)
+    assert result["finite"] == 1.0
+    assert result["inside"] == {"standstill": 1.0, "reverse": 1.0, "town": 1.0, "fast": 1.0, "all": 1.0}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("speed", [0.0, 1.0, 30.0])
-def test_gradients_through_two_seconds_are_finite(kind, speed):
+def test_a_model_that_runs_away_is_found_out():
+    class Runaway(type(make("bicycle")[0])):
+        def step(self, params, carry, control, friction):
+            carry, state = super().step(params, carry, control, friction)
+            state = state._replace(vx=1.02 * state.vx + 0.1)
+            return carry._replace(state=state), state
+
+    model, params = make("bicycle")
+    result = stability(Runaway(model.config), params, environments=8, seconds=20.0)
+    assert result["inside"]["all"] == 0.0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_through_two_seconds_are_finite(kind):
     model, params = make(kind)
     controls, frictions = hold(0.4, -0.8, 0.5, 40)
 
-    def distance(params, controls, frictions):
+    def distance(params, controls, frictions, speed):
         end = drive(model, params, state(vx=speed), controls, frictions)
         return end.x[-1] + end.y[-1] + end.yaw_rate[-1]
 
-    gradients = jax.jit(jax.grad(distance, argnums=(0, 1, 2)))(params, controls, frictions)
+    speeds = jnp.array([0.0, 1.0, 30.0])
+    gradient = jax.vmap(jax.grad(distance, argnums=(0, 1, 2, 3)), (None, None, None, 0))
+    gradients = jax.jit(gradient)(params, controls, frictions, speeds)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients))
-    if speed:
-        assert float(jnp.abs(gradients[1]).max()) > 0
+    assert np.all(np.abs(gradients[1][1:]).max((1, 2)) > 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_a_warm_start_continues_a_rollout(kind):
     model, params = make(kind)
     controls = jax.random.uniform(jax.random.key(2), (30, 2), minval=-0.5, maxval=0.5)
@@ -107,7 +118,7 @@ def test_a_warm_start_continues_a_rollout(kind):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_carry_keeps_its_structure_and_types(kind):
     model, params = make(kind)
     carry = model.reset(params, state(vx=3))
@@ -117,7 +128,7 @@ def test_carry_keeps_its_structure_and_types(kind):
         assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
 
 
-@pytest.mark.parametrize("kind", SLIPPING)
+@pytest.mark.parametrize("kind", ["single_track", "ddm", "transformer"])
 def test_withheld_friction_is_neither_an_error_nor_asphalt(kind):
     model, params = make(kind)
     withheld, told = (
@@ -171,3 +182,30 @@ def test_single_track_converges_with_the_sub_step():
     controls, frictions = hold(0.25, 0.2, 0.9, 40)
     ends = [drive(model, params, state(vx=15.0), controls, frictions) for model in (coarse, fine)]
     assert float(jnp.hypot(ends[0].x[-1] - ends[1].x[-1], ends[0].y[-1] - ends[1].y[-1])) < 0.3
+
+
+def test_an_untrained_correction_is_the_base():
+    model, params = make("dytr_ddm")
+    controls, frictions = hold(0.3, 0.4, 0.6, 30)
+    corrected = drive(model, params, state(vx=15.0), controls, frictions)
+    base = drive(model.base, params["base"], state(vx=15.0), controls, frictions)
+    for a, b in zip(corrected, base, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_car_of_an_ensemble_is_one_member_and_knows_the_spread():
+    model, params = make("ensemble")
+    controls, frictions = hold(0.3, 0.4, 0.6, 30)
+    carry = model.reset(params, state(vx=15.0))
+    members = {int(model.draw(carry, jax.random.key(i)).member) for i in range(20)}
+    assert members == {0, 1}
+    for i in members:
+        _, path = rollout(model, params, carry._replace(member=jnp.int32(i)), controls, frictions)
+        alone = drive(model.member, model.part(params, i), state(vx=15.0), controls, frictions)
+        for a, b in zip(path, alone, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    after, _ = rollout(model, params, carry, controls, frictions)
+    assert float(model.disagreement(after)) > 0
+    same = jax.tree.map(lambda leaf: jnp.stack([leaf[0], leaf[0]]), params)
+    after, _ = rollout(model, same, carry, controls, frictions)
+    assert float(model.disagreement(after)) == pytest.approx(0, abs=1e-6)
