@@ -8,7 +8,6 @@ from s3jax.scenarios.polyline import distance_to_path, simplify, vertices
 from s3jax.scenarios.raw import EDGES, LANES, LOG_DT, RawScene, SceneError
 from s3jax.scenarios.scenario import Scenario
 from s3jax.scenarios.tags import measure, runs
-from s3jax.spatial.friction import FrictionMap, friction_map
 from s3jax.spatial.reference import STANDSTILL_SPEED, make_reference
 
 MIN_DURATION = 3.0
@@ -29,7 +28,7 @@ MAP_TOLERANCE = 0.05
 _SPECIAL = re.compile(r"[^A-Za-z0-9_.-]")  # ids become file names
 
 
-def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | None = None) -> Scenario:
+def compact(scene: RawScene, dt: float, source: str) -> Scenario:
     """Builds a scenario from a logged scene.
 
     The longest run of valid ego steps is used. Position and heading are held where the log stands still, so
@@ -40,8 +39,6 @@ def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | Non
       scene: the logged scene.
       dt: sample interval of the reference (s).
       source: where the scene came from.
-      friction: the road's friction in the scene's frame shifted to the ego car's first position; dry by
-        default.
 
     Raises:
       SceneError: if the ego car is valid for less than `MIN_DURATION`.
@@ -59,8 +56,9 @@ def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | Non
     path = reference.samples[: reference.length, :2]
     coarse = vertices(path, 1.0)
     boxes, sizes, types = _boxes(scene, run, origin)
-    edges, edges_cut = _segments(scene, EDGES, origin, coarse, MAX_EDGES)
-    lanes, lanes_cut = _segments(scene, LANES, origin, coarse, MAX_LANES)
+    near = np.isfinite(distance_to_path(scene.map.points[:, :2] - origin, coarse, MAP_RADIUS))
+    edges, edges_cut = _segments(scene, near, EDGES, origin, coarse, MAX_EDGES)
+    lanes, lanes_cut = _segments(scene, near, LANES, origin, coarse, MAX_LANES)
     lights, states = _lights(scene, run, origin, coarse)
     features = measure(scene, run) | {"edges_cut": edges_cut, "lanes_cut": lanes_cut}
     return Scenario(
@@ -69,7 +67,7 @@ def compact(scene: RawScene, dt: float, source: str, friction: FrictionMap | Non
         dt=dt,
         reference=reference,
         origin=origin,
-        friction=friction_map() if friction is None else friction,
+        friction=scene.friction._replace(polygons=scene.friction.polygons - origin),
         ego_size=np.array(
             [tracks.length[scene.sdc, run.start], tracks.width[scene.sdc, run.start]], np.float32
         ),
@@ -102,11 +100,10 @@ def _reference(time, x, y, yaw, vx, vy, origin, dt):
     return make_reference(*columns, dt)
 
 
-def _segments(scene: RawScene, types, origin, path, most):
+def _segments(scene: RawScene, near, types, origin, path, most):
     """Returns the map segments of some types near the path, [n, 4] float32, and how many were cut."""
     points = scene.map.points[:, :2] - origin
     kept = []
-    near = np.isfinite(distance_to_path(points, path, MAP_RADIUS))
     for feature in np.flatnonzero(np.isin(scene.map.types, types)):
         span = slice(scene.map.starts[feature], scene.map.starts[feature + 1])
         for run in runs(near[span]):

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from s3jax.config import Config
 from s3jax.scenarios.scenario import Scenario
+from s3jax.scenarios.speed import fastest_speed
 from s3jax.scenarios.tags import measure_motion
 from s3jax.spatial.friction import FrictionMap, friction_at, friction_map
 from s3jax.spatial.reference import make_reference
@@ -33,7 +34,8 @@ def _ordered(span):
     return span
 
 
-def _some_weight(weights):
+def some_weight(weights):
+    """Validates weights, or pairs of a value and its weight."""
     values = [weight[-1] if isinstance(weight, tuple) else weight for weight in weights]
     if not values or min(values) < 0 or sum(values) == 0:
         raise ValueError("expected weights that are not negative and not all zero")
@@ -100,10 +102,10 @@ class ProceduralConfig(Config):
 
     count: int = Field(2048, ge=0, description="tasks")
     duration: float = Field(9.0, ge=1.0, le=600.0, description="seconds, as long as a WOMD log")
-    surfaces: Annotated[tuple[tuple[float, float], ...], AfterValidator(_some_weight)] = Field(
+    surfaces: Annotated[tuple[tuple[float, float], ...], AfterValidator(some_weight)] = Field(
         ((1.0, 0.5), (0.7, 0.2), (0.6, 0.1), (0.3, 0.2)), description="friction and weight of each surface"
     )
-    patches: Annotated[tuple[float, float, float], AfterValidator(_some_weight)] = Field(
+    patches: Annotated[tuple[float, float, float], AfterValidator(some_weight)] = Field(
         (0.5, 0.3, 0.2), description="weight of 0, 1 and 2 ice patches"
     )
     patch_friction: Span = (0.08, 0.3)
@@ -289,26 +291,17 @@ def _pose(path, curvature, travelled):
 
 
 def _profile(config, tasks: _Tasks, friction):
-    """The fastest speed [S, N] within the limits of speed, grip (a friction circle) and comfort."""
-    grip = GRAVITY * tasks.usage[:, None] * friction
-    bend = np.abs(tasks.curvature)
-    most = np.minimum(grip, tasks.lateral[:, None])
-    square = np.minimum(tasks.limit**2, most / np.maximum(bend, 1e-9))
-    for node in range(square.shape[1] - 2, -1, -1):
-        rest = np.minimum(_left(grip[:, node + 1], bend[:, node + 1], square[:, node + 1]), tasks.brake)
-        square[:, node] = np.minimum(square[:, node], square[:, node + 1] + 2 * _STEP * rest)
-    square[:, 0] = np.minimum(square[:, 0], tasks.start**2)
-    for node in range(1, square.shape[1]):
-        before = square[:, node - 1]
-        engine = np.minimum(tasks.accel, config.power / np.sqrt(np.maximum(before, 1.0)))
-        rest = np.minimum(_left(grip[:, node - 1], bend[:, node - 1], before), engine)
-        square[:, node] = np.minimum(square[:, node], before + 2 * _STEP * rest)
-    return np.sqrt(square)
-
-
-def _left(grip, bend, square):
-    """What the friction circle leaves for braking or acceleration (m/s^2)."""
-    return np.sqrt(np.maximum(grip**2 - (bend * square) ** 2, 0.0))
+    return fastest_speed(
+        tasks.limit,
+        np.abs(tasks.curvature),
+        GRAVITY * tasks.usage[:, None] * friction,
+        _STEP,
+        lateral=tasks.lateral,
+        brake=tasks.brake,
+        accel=tasks.accel,
+        start=tasks.start,
+        power=config.power,
+    )
 
 
 def _least_around(values, reach):
@@ -358,8 +351,13 @@ def _draw_patches(config, rng, tasks: _Tasks, path, reached) -> list[FrictionMap
                 middle[row, patch] + half[row, patch] * fraction, 0.0, (path.shape[1] - 2) * _STEP
             )
             x, y, yaw = _pose(path[row], tasks.curvature[row], place)
-            across = _PATCH_HALF_WIDTH * np.stack([-np.sin(yaw), np.cos(yaw)], axis=1)
-            line = np.stack([x, y], axis=1)
-            patches.append((np.concatenate([line + across, (line - across)[::-1]]), value[row, patch]))
+            patches.append((strip(x, y, yaw), value[row, patch]))
         maps.append(friction_map(tasks.base[row], patches))
     return maps
+
+
+def strip(x, y, yaw) -> np.ndarray:
+    """Returns the corners [2 n, 2] of a strip around poses [n] along a road: a patch right across it."""
+    across = _PATCH_HALF_WIDTH * np.stack([-np.sin(yaw), np.cos(yaw)], axis=1)
+    line = np.stack([x, y], axis=1)
+    return np.concatenate([line + across, (line - across)[::-1]])

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from s3jax.spatial.friction import FrictionMap, friction_map
+
 LOG_DT = 0.1
 """Nominal seconds between the steps of a log."""
 
@@ -89,6 +91,7 @@ class RawScene:
       sdc: row of the ego car in `tracks`.
       map: the map.
       lights: the traffic lights.
+      friction: the road's friction, patches in the frame of the log.
     """
 
     id: str
@@ -97,10 +100,17 @@ class RawScene:
     sdc: int
     map: MapFeatures
     lights: Lights
+    friction: FrictionMap
 
 
 def make_scene(
-    scene_id: str, time, tracks: Tracks, sdc: int, features: MapFeatures, lights: Lights
+    scene_id: str,
+    time,
+    tracks: Tracks,
+    sdc: int,
+    features: MapFeatures,
+    lights: Lights,
+    friction: FrictionMap | None = None,
 ) -> RawScene:
     """Checks what every reader must deliver and builds the scene.
 
@@ -128,7 +138,8 @@ def make_scene(
         np.where(seen, lights.state, -1),
         lights.lane,
     )
-    return RawScene(scene_id, time, tracks, sdc, _finite(features), lights)
+    friction = friction_map() if friction is None else friction
+    return RawScene(scene_id, time, tracks, sdc, _finite(features), lights, friction)
 
 
 def stack_map(points: list, types: list, ids: list) -> MapFeatures:

@@ -51,6 +51,8 @@ MOVING_SPEED = 2.0
 STOPPED_SPEED = 0.5
 """Speed (m/s) below which a car counts as stopped."""
 
+_LOOK_AHEAD = 6.0  # m
+
 _HALF_WINDOW = 4
 """Steps on each side in the Savitzky-Golay derivative (9 steps of 0.1 s, order 2)."""
 
@@ -104,11 +106,11 @@ def measure(scene: RawScene, run: slice) -> dict[str, float]:
     Returns (beside those of `measure_motion`):
       lane_offset: range of the offset from the starting lane's centre line (m), 0 where the car leaves its
         end;
-      light_lanes: lanes under a traffic light within 3 m of the path; stop_sign_gap, crosswalk_gap: least
-      distance to the path (m); crossing_lanes: lanes that cross the path at 30 to 150 degrees;
-      pedestrian_gap, cyclist_gap: least distance to the ego car at one time (m); lead_share: share of time
-      behind a vehicle in the same direction 2 to 50 m ahead; headway: shortest time gap to it above 2 m/s
-      (s); objects: road users that come within 30 m.
+      light_lanes: lanes under a traffic light within 3 m of the path (which here goes on for 6 m ahead of the
+      car); stop_sign_gap, crosswalk_gap: least distance to the path (m); crossing_lanes: lanes that cross the
+      path at 30 to 150 degrees; pedestrian_gap, cyclist_gap: least distance to the ego car at one time (m);
+      lead_share: share of time behind a vehicle in the same direction 2 to 50 m ahead; headway: shortest time
+      gap to it above 2 m/s (s); objects: road users that come within 30 m.
     """
     tracks, ego = scene.tracks, scene.sdc
     x, y, yaw = (field[ego, run] for field in (tracks.x, tracks.y, tracks.yaw))
@@ -165,11 +167,16 @@ def _measure_traffic(tracks, ego, run, speed):
 def _measure_map(scene, path, yaw, run):
     features = scene.map
     points = features.points[:, :2]
-    vertex = vertices(path, 1.0)
+    # A car that waits at a line has the light, the sign and the crossing a few metres ahead of its path.
+    ahead = path[-1] + np.arange(1.0, _LOOK_AHEAD + 1)[:, None] * [np.cos(yaw[-1]), np.sin(yaw[-1])]
+    vertex = np.concatenate([vertices(path, 1.0), ahead])
     gap = distance_to_path(points, vertex, 50.0)
     feature = np.repeat(np.arange(len(features.types)), np.diff(features.starts))
     nearest = np.full(len(features.types), np.inf)
     np.minimum.at(nearest, feature, gap)
+    for row in np.flatnonzero((features.types == CROSSWALK) & np.isfinite(nearest)):
+        corners = points[features.starts[row] : features.starts[row + 1]]
+        nearest[row] = distance_to_path(_outline(corners), vertex, np.inf).min()
     lane = np.isin(features.types, LANES)
     lit = np.isin(features.ids, scene.lights.lane[(scene.lights.state[:, run] >= 0).any(axis=1)])
     near_lane = lane & (nearest < 3.0)
@@ -180,6 +187,13 @@ def _measure_map(scene, path, yaw, run):
         "crosswalk_gap": float(nearest[features.types == CROSSWALK].min(initial=np.inf)),
         "crossing_lanes": float(_crossings(features, near_lane, path, yaw)),
     }
+
+
+def _outline(corners):
+    """Points about a metre apart around a polygon, of which some forms of the data give only the corners."""
+    closed = np.concatenate([corners, corners[:1]])
+    parts = np.linspace(0.0, 1.0, 1 + int(np.hypot(*np.diff(closed, axis=0).T).max(initial=1.0)))[:, None]
+    return np.concatenate([a + parts * (b - a) for a, b in zip(closed, closed[1:], strict=False)])
 
 
 def _lanes(features, chosen):
@@ -325,8 +339,9 @@ def select(numbers: dict[str, np.ndarray], only: Iterable[str], exclude: Iterabl
     Raises:
       ConfigError: for an unknown tag, with the nearest name.
     """
+    only, exclude = tuple(only), tuple(exclude)
     wanted, unwanted = _any(numbers, only), _any(numbers, exclude)
-    return (wanted if tuple(only) else np.ones_like(wanted)) & ~unwanted
+    return (wanted if only else np.ones_like(wanted)) & ~unwanted
 
 
 def _any(numbers, names):

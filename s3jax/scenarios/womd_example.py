@@ -7,6 +7,7 @@ import numpy as np
 
 from s3jax.scenarios.example import parse_example
 from s3jax.scenarios.raw import LOG_DT, Lights, MapFeatures, RawScene, SceneError, Tracks, make_scene
+from s3jax.spatial.friction import FrictionMap, friction_map
 
 _PERIODS = ("past", "current", "future")
 _TRACK_FIELDS = ("x", "y", "z", "bbox_yaw", "velocity_x", "velocity_y", "length", "width", "height", "valid")
@@ -47,6 +48,7 @@ def scene_from_features(features: dict) -> RawScene:
         sdc=ego,
         features=_map(features),
         lights=_lights(features),
+        friction=_friction(features),
     )
 
 
@@ -92,6 +94,24 @@ def _time(features, ego, valid):
         return time
     shift = stamps[seen[0]] - time[seen[0]]
     return np.where(valid[ego], stamps - shift, time)
+
+
+def _friction(features) -> FrictionMap:
+    """What `s3jax.scenarios.womd_writer` adds; the dataset itself says nothing about friction."""
+    if "s3jax/friction_base" not in features:
+        return friction_map()
+    values = _numbers(features, "s3jax/friction_values")
+    polygons = _sized(features, "s3jax/friction_polygons", len(_numbers(features, "s3jax/friction_polygons")))
+    if len(values) and len(polygons) % (2 * len(values)):
+        raise SceneError(
+            f"feature s3jax/friction_polygons has {len(polygons)} values for {len(values)} patches"
+        )
+    corners = polygons.reshape(len(values), -1, 2) if len(values) else np.zeros((0, 3, 2))
+    try:
+        (base,) = _numbers(features, "s3jax/friction_base")
+        return friction_map(base, list(zip(corners.astype(float), values, strict=True)))
+    except ValueError as error:
+        raise SceneError(f"feature s3jax/friction_*: {error}") from None
 
 
 def _map(features) -> MapFeatures:

@@ -11,11 +11,12 @@ from test_womd_json import scene
 
 from s3jax.archive import FileError
 from s3jax.config import ConfigError
+from s3jax.scenarios.build import build
 from s3jax.scenarios.example import encode_example
 from s3jax.scenarios.load import load_scenarios
 from s3jax.scenarios.procedural import ProceduralConfig, generate
 from s3jax.scenarios.record import pack, record_type, unpack
-from s3jax.scenarios.store import ScenarioStore, build
+from s3jax.scenarios.store import ScenarioStore
 from s3jax.scenarios.tags import FEATURES, TAGS, select, table
 from s3jax.scenarios.tfrecord import RecordError, write_records
 
@@ -85,7 +86,7 @@ def test_build_counts_errors_and_the_store_loads_like_the_files(files, tmp_path)
 
 
 def test_an_interrupted_build_goes_on(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("s3jax.scenarios.store._GROUP_FILES", 1)
+    monkeypatch.setattr("s3jax.scenarios.build._GROUP_FILES", 1)
     calls = []
     build(
         files,
