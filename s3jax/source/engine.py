@@ -58,6 +58,24 @@ def addresses(data) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
+def read_cars(where, out):
+    """Fills the planar motion [N, 9] of cars: `VehicleState` in its order, then roll and pitch (rad)."""
+    for n in range(len(where)):
+        q = numba.carray(_pointer(where[n, 1]), (17,), np.float64)
+        v = numba.carray(_pointer(where[n, 2]), (16,), np.float64)
+        w, i, j, k = q[3], q[4], q[5], q[6]
+        yaw = math.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
+        roll = math.atan2(2 * (w * i + j * k), 1 - 2 * (i * i + j * j))
+        pitch = math.asin(max(-1.0, min(1.0, 2 * (w * j - k * i))))
+        cos, sin = math.cos(yaw), math.sin(yaw)
+        out[n, 0], out[n, 1], out[n, 2] = q[0], q[1], yaw
+        out[n, 3], out[n, 4] = cos * v[0] + sin * v[1], cos * v[1] - sin * v[0]
+        out[n, 5] = (math.sin(roll) * v[4] + math.cos(roll) * v[5]) / math.cos(pitch)
+        out[n, 6] = 0.5 * (q[8] + q[11])
+        out[n, 7], out[n, 8] = roll, pitch
+
+
+@numba.njit(cache=True, nogil=True)
 def run_cars(step, model, where, bodies, count, dt, controls, parameters, actuators, tyres, bristles, road):
     """Runs N cars, one after the other, for `count` substeps under held controls.
 

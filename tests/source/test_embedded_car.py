@@ -69,11 +69,12 @@ def test_reported_velocities_are_the_derivative_of_the_pose(car):
     np.testing.assert_allclose(along[middle], vx[middle], atol=6e-3)
     np.testing.assert_allclose(across[middle], vy[middle], atol=6e-3)
     np.testing.assert_allclose(np.gradient(yaw, t)[middle], rate[middle], atol=2e-3)
-    # Row k's acceleration is the mean over the control step that ends there.
+    # Row k's acceleration is the mean over the control step that ends there; the half substep times the yaw
+    # acceleration times the speed is 0.03.
     mean_ax = np.diff(vx) / 0.01 - 0.5 * (vy * rate)[1:] - 0.5 * (vy * rate)[:-1]
     mean_ay = np.diff(vy) / 0.01 + 0.5 * (vx * rate)[1:] + 0.5 * (vx * rate)[:-1]
-    np.testing.assert_allclose(ax[1:], mean_ax, atol=0.02)
-    np.testing.assert_allclose(ay[1:], mean_ay, atol=0.02)
+    np.testing.assert_allclose(ax[1:], mean_ax, atol=0.04)
+    np.testing.assert_allclose(ay[1:], mean_ay, atol=0.04)
 
 
 def test_state_restores_to_the_bit(car):
