@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from s3jax.spatial.frames import wrap_angle
 from s3jax.spatial.friction import FrictionMap, friction_map
 
 LOG_DT = 0.1
@@ -32,7 +33,8 @@ class Tracks(NamedTuple):
     """Logged objects.
 
     Attributes:
-      x, y, z: [N, T] centre of the box (m). yaw: [N, T] heading (rad). vx, vy: [N, T] velocity (m/s).
+      x, y, z: [N, T] centre of the box (m). yaw: [N, T] heading in [-pi, pi) (rad).
+      vx, vy: [N, T] velocity (m/s).
       length, width, height: [N, T] size of the box (m).
       valid: [N, T] whether the object was seen; the other fields mean nothing where it was not.
       types: [N] vehicle, pedestrian, cyclist, or another number.
@@ -78,6 +80,18 @@ class Lights(NamedTuple):
     y: np.ndarray
     state: np.ndarray
     lane: np.ndarray
+
+    @classmethod
+    def by_lane(cls, x, y, state, lane, valid) -> "Lights":
+        """Sorts lights [T, columns] that keep no column over time into rows by lane."""
+        lanes = np.unique(lane[valid])
+        shape = (len(lanes), len(lane))
+        lights = cls(np.zeros(shape), np.zeros(shape), np.full(shape, -1), lanes)
+        step, column = np.nonzero(valid)
+        row = np.searchsorted(lanes, lane[step, column])
+        for out, values in zip(lights, (x, y, state), strict=False):
+            out[row, step] = values[step, column]
+        return lights
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,7 @@ def make_scene(
     numbers = np.stack(tracks[:9])
     valid = tracks.valid & (np.abs(numbers) < _FAR).all(axis=0)
     tracks = Tracks(*np.where(valid, numbers, 0.0), valid, tracks.types, tracks.ids)
+    tracks = tracks._replace(yaw=wrap_angle(tracks.yaw))
     seen = (np.abs(lights.x) < _FAR) & (np.abs(lights.y) < _FAR) & (lights.state >= 0)
     lights = Lights(
         np.where(seen, lights.x, 0.0),
@@ -140,6 +155,23 @@ def make_scene(
     )
     friction = friction_map() if friction is None else friction
     return RawScene(scene_id, time, tracks, sdc, _finite(features), lights, friction)
+
+
+def log_time(micros: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Returns a track's own time stamps [T] (s), nominal where it was not seen; about 0 at the first step."""
+    time = np.arange(len(valid)) * LOG_DT
+    seen = np.flatnonzero(valid)
+    if len(seen) == 0:
+        return time
+    stamps = np.asarray(micros, float) * 1e-6
+    return np.where(valid, stamps - stamps[seen[0]] + time[seen[0]], time)
+
+
+def split_map(points, types, ids) -> MapFeatures:
+    """Builds map features from points [R, 3] that come feature by feature, each with its type and id [R]."""
+    change = np.flatnonzero((np.diff(ids) != 0) | (np.diff(types) != 0)) + 1
+    starts = np.concatenate([[0], change, [len(ids)]]) if len(ids) else np.array([0])
+    return MapFeatures(points, starts, types[starts[:-1]].astype(int), ids[starts[:-1]].astype(np.int64))
 
 
 def stack_map(points: list, types: list, ids: list) -> MapFeatures:

@@ -6,7 +6,17 @@ Features and shapes: https://waymo.com/open/data/motion/tfexample
 import numpy as np
 
 from s3jax.scenarios.example import parse_example
-from s3jax.scenarios.raw import LOG_DT, Lights, MapFeatures, RawScene, SceneError, Tracks, make_scene
+from s3jax.scenarios.raw import (
+    LOG_DT,
+    Lights,
+    MapFeatures,
+    RawScene,
+    SceneError,
+    Tracks,
+    log_time,
+    make_scene,
+    split_map,
+)
 from s3jax.spatial.friction import FrictionMap, friction_map
 
 _PERIODS = ("past", "current", "future")
@@ -84,16 +94,9 @@ def _by_object(features, field, count):
 
 
 def _time(features, ego, valid):
-    """The ego car's own time stamps; nominal ones where it was not seen."""
-    time = np.arange(valid.shape[1]) * LOG_DT
     if ego < 0 or "state/current/timestamp_micros" not in features:
-        return time
-    stamps = _by_object(features, "timestamp_micros", len(valid))[ego] * 1e-6
-    seen = np.flatnonzero(valid[ego])
-    if len(seen) == 0:
-        return time
-    shift = stamps[seen[0]] - time[seen[0]]
-    return np.where(valid[ego], stamps - shift, time)
+        return np.arange(valid.shape[1]) * LOG_DT
+    return log_time(_by_object(features, "timestamp_micros", len(valid))[ego], valid[ego])
 
 
 def _friction(features) -> FrictionMap:
@@ -120,10 +123,7 @@ def _map(features) -> MapFeatures:
     ids = _sized(features, "roadgraph_samples/id", count)
     points = _sized(features, "roadgraph_samples/xyz", 3 * count).reshape(count, 3)
     good = _sized(features, "roadgraph_samples/valid", count) == 1
-    points, types, ids = points[good].astype(float), types[good], ids[good]
-    change = np.flatnonzero((np.diff(ids) != 0) | (np.diff(types) != 0)) + 1
-    starts = np.concatenate([[0], change, [len(ids)]]) if len(ids) else np.array([0])
-    return MapFeatures(points, starts, types[starts[:-1]].astype(int), ids[starts[:-1]].astype(np.int64))
+    return split_map(points[good].astype(float), types[good], ids[good])
 
 
 def _lights(features) -> Lights:
@@ -142,19 +142,9 @@ def _lights(features) -> Lights:
     if not parts["x"]:
         return Lights(*np.zeros((3, 0, 0)), np.zeros(0, int))
     x, y, state, lane, valid = (_joined(values, field) for field, values in parts.items())
-    valid = valid == 1
     if not (x.shape == y.shape == state.shape == lane.shape == valid.shape):
         raise SceneError("the traffic light features differ in size")
-    steps = len(x)
-    lanes = np.unique(lane[valid])
-    out = Lights(
-        np.zeros((len(lanes), steps)), np.zeros((len(lanes), steps)), np.full((len(lanes), steps), -1), lanes
-    )
-    step, column = np.nonzero(valid)
-    row = np.searchsorted(lanes, lane[step, column])
-    out.x[row, step], out.y[row, step] = x[step, column], y[step, column]
-    out.state[row, step] = state[step, column]
-    return out
+    return Lights.by_lane(x, y, state, lane, valid == 1)
 
 
 def _joined(values, field):
