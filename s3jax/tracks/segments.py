@@ -4,7 +4,8 @@ import numpy as np
 
 from s3jax.tracks.track import Track, TrackError
 
-_FINE = 0.25
+_FINE = 0.25  # m
+_MAX_CHANGE = 0.15
 
 
 def track_from_segments(
@@ -13,8 +14,8 @@ def track_from_segments(
     """Builds a track from straights and arcs.
 
     Curvature is averaged over `ramp` metres, so that it changes linearly (a clothoid) across each joint.
-    A loop that does not meet its start is closed by the smallest relative changes of the segments' lengths
-    that do it (Gauss-Newton, least norm).
+    A loop that does not meet its start is closed by the smallest relative changes of lengths and curvatures
+    that do it (Gauss-Newton, least norm); its length is kept.
 
     Args:
       name: of the track.
@@ -26,7 +27,7 @@ def track_from_segments(
       closed: whether the end meets the start.
 
     Raises:
-      TrackError: for a malformed table, or a loop that cannot be closed by changing lengths a little.
+      TrackError: for a malformed table, or a loop that cannot be closed by small changes.
     """
     table = np.asarray(table, float)
     if table.ndim != 2 or table.shape[1] != 2 or not np.isfinite(table).all() or (table[:, 0] <= 0).any():
@@ -36,7 +37,7 @@ def track_from_segments(
         table = table * [scale, 1 / scale]
     lengths, curvatures = table.T
     if closed:
-        lengths = _close(name, lengths, curvatures, ramp)
+        lengths, curvatures = _close(name, lengths, curvatures, ramp)
     total = lengths.sum()
     count = max(8, round(total / spacing))
     s = np.linspace(0.0, total, count + 1)
@@ -70,10 +71,10 @@ def _curvature(s, lengths, curvatures, ramp, closed):
     return (heading(s + 0.5 * ramp) - heading(s - 0.5 * ramp)) / ramp
 
 
-def _integrate(lengths, curvatures, ramp, closed):
-    """Returns (s, x), (s, y), (s, yaw) on a fine grid, by the midpoint rule on heading."""
+def _integrate(lengths, curvatures, ramp, closed, nominal=None):
+    """Returns (s, x), (s, y), (s, yaw) on a fine grid of chords of arcs; `nominal` length fixes its size."""
     total = lengths.sum()
-    count = int(np.ceil(total / _FINE))
+    count = int(np.ceil((nominal or total) / _FINE))
     s = np.linspace(0.0, total, count + 1)
     h = total / count
     middle = _curvature(0.5 * (s[1:] + s[:-1]), lengths, curvatures, ramp, closed)
@@ -86,25 +87,26 @@ def _integrate(lengths, curvatures, ramp, closed):
 
 
 def _close(name, lengths, curvatures, ramp):
-    total = lengths.sum()
+    total, size = lengths.sum(), len(lengths)
     turn = np.round((lengths @ curvatures) / (2 * np.pi)) * 2 * np.pi
 
-    def miss(lengths):
-        (_, x), (_, y), (_, yaw) = _integrate(lengths, curvatures, ramp, closed=True)
-        return np.array([x[-1], y[-1], 100.0 * (yaw[-1] - turn), lengths.sum() - total])
+    def changed(change):
+        return lengths * (1 + change[:size]), curvatures * (1 + change[size:])
 
-    current = lengths.copy()
-    for _ in range(30):
-        gap = miss(current)
-        if np.abs(gap).max() < 1e-9:
+    def miss(change):
+        (_, x), (_, y), (_, yaw) = _integrate(*changed(change), ramp, closed=True, nominal=total)
+        length = (lengths * (1 + change[:size])).sum()
+        return np.array([x[-1], y[-1], 100.0 * (yaw[-1] - turn), length - total])
+
+    change = np.zeros(2 * size)
+    steps = np.eye(2 * size) * 1e-6
+    for _ in range(20):
+        gap = miss(change)
+        if np.abs(gap).max() < 1e-8 or np.abs(change).max() > _MAX_CHANGE:
             break
-        steps = np.eye(len(current)) * 1e-3
-        slope = np.stack([(miss(current + step) - gap) / 1e-3 for step in steps], axis=1)
-        # Least change relative to each length: solve in units of the length.
-        current = current - lengths * np.linalg.lstsq(slope * lengths, gap, rcond=None)[0]
-        if (current < 0.3 * lengths).any():
-            break
-    if np.abs(miss(current)).max() > 1e-6 or (np.abs(current / lengths - 1) > 0.35).any():
-        gap = float(np.hypot(*miss(lengths)[:2]))
+        slope = np.stack([(miss(change + step) - gap) / 1e-6 for step in steps], axis=1)
+        change = change - np.linalg.lstsq(slope, gap, rcond=None)[0]
+    if np.abs(miss(change)).max() > 1e-6 or np.abs(change).max() > _MAX_CHANGE:
+        gap = float(np.hypot(*miss(np.zeros(2 * size))[:2]))
         raise TrackError(f"{name}: its end is {gap:.1f} m from its start, too far to close by small changes")
-    return current
+    return changed(change)
