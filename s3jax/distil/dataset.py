@@ -25,6 +25,7 @@ class Episode(NamedTuple):
       states: fields [T].
       controls: [T, 2] steer, pedal.
       frictions: [T, 2] multipliers under the front and rear axle.
+      vehicle: data sheet of the car, as recorded; empty if unknown.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Episode(NamedTuple):
     states: VehicleState
     controls: np.ndarray
     frictions: np.ndarray
+    vehicle: dict
 
 
 class Rows(NamedTuple):
@@ -88,17 +90,18 @@ def load_episodes(directory, dt: float) -> list[Episode]:
         _check(path, recording.columns)
         if recording.header["rows"]:
             name = path.relative_to(directory).as_posix()
-            episodes.append(episode_of(name, dt, recording.columns))
+            vehicle = recording.header.get("vehicle", {})
+            episodes.append(episode_of(name, dt, recording.columns, vehicle))
     return episodes
 
 
-def episode_of(name: str, dt: float, columns: dict) -> Episode:
+def episode_of(name: str, dt: float, columns: dict, vehicle: dict) -> Episode:
     """Returns the episode in a recording's columns, name -> [T]."""
     states = VehicleState(*(np.asarray(columns[field], float) for field in VehicleState._fields))
     front = 0.5 * (columns["friction_fl"] + columns["friction_fr"])
     rear = 0.5 * (columns["friction_rl"] + columns["friction_rr"])
     controls = np.stack([columns["steer"], columns["pedal"]], axis=-1)
-    return Episode(name, dt, states, controls, np.stack([front, rear], axis=-1))
+    return Episode(name, dt, states, controls, np.stack([front, rear], axis=-1), vehicle)
 
 
 def _check(path, columns: dict) -> None:

@@ -89,7 +89,7 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
     Raises:
       FileError: if every episode is too short.
     """
-    windows = _windows(episodes, model.dt, max(HORIZONS))
+    windows = windows_of(episodes, model.dt, max(HORIZONS))
     if windows is None:
         raise FileError(f"no episode is as long as the {WARMUP + max(HORIZONS)} s that an evaluation needs")
     warmup = round(WARMUP / model.dt)
@@ -128,6 +128,14 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
     }
 
 
+def windows_of(episodes, dt: float, seconds: float) -> dataset.Rows | None:
+    """Returns windows of `WARMUP` and some seconds, `STRIDE` apart; None if every episode is shorter."""
+    rows, index = dataset.join(episodes)
+    length = round((WARMUP + seconds) / dt) + 1
+    starts = dataset.window_starts(index, length, round(STRIDE / dt))
+    return dataset.take(rows, jnp.asarray(starts), length) if len(starts) else None
+
+
 def predict(model: Dynamics, params, windows: dataset.Rows, friction: str = "given", warmup: int = 20):
     """Returns the states, NumPy fields [M, T - warmup - 1], that a model predicts over windows [M, T]."""
     told = {
@@ -150,7 +158,7 @@ def _predict(model, warmup, params, windows):
 
 def envelope_fraction(model: Dynamics, params, episodes) -> float | None:
     """Returns the fraction of `LONG`-second predictions under recorded controls that stay in the envelope."""
-    windows = _windows(episodes, model.dt, LONG)
+    windows = windows_of(episodes, model.dt, LONG)
     if windows is None:
         return None
     warmup = round(WARMUP / model.dt)
@@ -207,13 +215,6 @@ def _cell(entry) -> str:
 
 def _table(head, rows) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-
-
-def _windows(episodes, dt: float, seconds: float) -> dataset.Rows | None:
-    rows, index = dataset.join(episodes)
-    length = round((WARMUP + seconds) / dt) + 1
-    starts = dataset.window_starts(index, length, round(STRIDE / dt))
-    return dataset.take(rows, jnp.asarray(starts), length) if len(starts) else None
 
 
 def _groups(frictions: np.ndarray) -> dict[str, np.ndarray]:

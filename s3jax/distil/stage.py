@@ -14,6 +14,7 @@ from s3jax.archive import FileError
 from s3jax.distil import dataset, evaluate
 from s3jax.distil.config import DistilConfig
 from s3jax.distil.train import Fit, fit, write_metrics
+from s3jax.distil.vehicle import data_sheet, with_vehicle
 from s3jax.dynamics.ensemble import EnsembleConfig
 from s3jax.dynamics.store import load_dynamics, save_dynamics
 from s3jax.progress import Progress, silent
@@ -44,6 +45,7 @@ def distil(config: DistilConfig, recordings, output, progress: Progress = silent
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
     episodes = dataset.load_episodes(recordings, config.dt)
+    config = for_episodes(config, episodes)
     split = dataset.split_episodes(episodes, config.validation, config.test, config.seed)
     config.save(output / "config.yaml")
     total = config.steps * len(config.models)
@@ -63,15 +65,32 @@ def distil(config: DistilConfig, recordings, output, progress: Progress = silent
     return {"models": models, "evaluation": results, "table": evaluate.markdown(results)}
 
 
+def for_episodes(config: DistilConfig, episodes) -> DistilConfig:
+    """Returns the configuration with the data sheet of the recorded vehicle, if the episodes know it.
+
+    Raises:
+      FileError: if the episodes are of different vehicles.
+    """
+    if len({json.dumps(episode.vehicle, sort_keys=True) for episode in episodes}) > 1:
+        names = sorted({str(episode.vehicle.get("name")) for episode in episodes})
+        raise FileError(
+            f"the recordings are of different vehicles ({', '.join(names)}); distil one at a time"
+        )
+    if not episodes[0].vehicle:
+        return config
+    vehicle = data_sheet(episodes[0].vehicle, episodes[0].name)
+    models = tuple(with_vehicle(model, vehicle) for model in config.models)
+    return config.model_copy(update={"models": models})
+
+
 def distil_one(model_config, config: DistilConfig, split: dataset.Split, output: Path, progress) -> dict:
     """Fits one model, unless its file is there already; see `distil`."""
     path = output / f"{model_config.name}.npz"
     base = _base(model_config, output)
     fingerprint = _fingerprint(model_config, config, split, base)
-    if path.exists():
-        provenance = load_dynamics(path)[2]["provenance"]
-        if provenance.get("fingerprint") == fingerprint:
-            return {**provenance["summary"], "file": str(path), "reused": True}
+    there = _provenance(path)
+    if there.get("fingerprint") == fingerprint:
+        return {**there["summary"], "file": str(path), "reused": True}
 
     began = time.monotonic()
     checkpoints = output / f"{model_config.name}_checkpoints" / fingerprint[:16]
@@ -108,6 +127,14 @@ def distil_one(model_config, config: DistilConfig, split: dataset.Split, output:
     save_dynamics(path, model, params, provenance)
     shutil.rmtree(checkpoints.parent)
     return {**summary, "file": str(path), "reused": False}
+
+
+def _provenance(path: Path) -> dict:
+    """Returns the provenance of the model file that is there; empty if there is none that this s3jax made."""
+    try:
+        return load_dynamics(path)[2]["provenance"]
+    except FileError:
+        return {}
 
 
 def _fit(model_config, config: DistilConfig, split: dataset.Split, base, checkpoints, progress) -> Fit:

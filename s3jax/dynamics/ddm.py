@@ -46,9 +46,10 @@ class DdmConfig(DynamicsConfig):
 
 
 class Carry(NamedTuple):
-    """State, pedals and the recurrent state [hidden]."""
+    """State, the one before it, pedals and the recurrent state [hidden]."""
 
     state: VehicleState
+    before: VehicleState
     pedals: actuators.Pedals
     hidden: jnp.ndarray
 
@@ -74,13 +75,13 @@ class Ddm(SingleTrack):
 
     def cold(self, params, state):
         """Returns the carry with the pedals up and an empty memory."""
-        return Carry(state, actuators.released(), jnp.zeros(self.config.hidden, jnp.result_type(float)))
+        hidden = jnp.zeros(self.config.hidden, jnp.result_type(float))
+        return Carry(state, state, actuators.released(), hidden)
 
     def estimate(self, params, carry, control, friction):
         """Returns the next recurrent state and the logit offsets [len(ESTIMATED)] of the coefficients."""
-        hidden = layers.gru(
-            params["gru"], carry.hidden, layers.features(params["scale"], carry.state, control, friction)
-        )
+        seen = layers.features(params["scale"], carry.before, carry.state, control, friction, self.dt)
+        hidden = layers.gru(params["gru"], carry.hidden, seen)
         return hidden, layers.dense(params["offsets"], jax.nn.silu(layers.dense(params["dense"], hidden)))
 
     def coefficients(self, params, offsets) -> dict:
@@ -95,7 +96,7 @@ class Ddm(SingleTrack):
         hidden, offsets = self.estimate(params, carry, control, friction)
         values = self.coefficients(params, offsets)
         state, pedals = advance(self.config, values, carry.state, carry.pedals, control, friction)
-        return Carry(state, pedals, hidden), state
+        return Carry(state, carry.state, pedals, hidden), state
 
     def penalty(self, params, carry, control, friction):
         """Returns the prior's penalty: how far the estimates are from the constants."""

@@ -55,12 +55,13 @@ class DytrConfig(DynamicsConfig):
 
 
 class Carry(NamedTuple):
-    """State, carry of the base, caches of the layers and of the fused history, and the number of tokens.
+    """State, the one before it, the carry of the base, caches of layers and fused history, tokens seen.
 
     The state inside the base's carry is its own last prediction, before correction.
     """
 
     state: VehicleState
+    before: VehicleState
     base: NamedTuple
     caches: tuple[attention.Cache, ...]
     fused: attention.Cache
@@ -100,7 +101,7 @@ class Dytr(Dynamics):
         encoder = self.config.encoder
         caches = tuple(attention.empty(encoder) for _ in range(encoder.layers))
         base = self.base.cold(params["base"], state)
-        return Carry(state, base, caches, attention.empty(encoder), jnp.zeros((), jnp.int32))
+        return Carry(state, state, base, caches, attention.empty(encoder), jnp.zeros((), jnp.int32))
 
     def reset(self, params, state, history=None):
         """Runs the base over the history and then the network in one pass; equal to stepping through it."""
@@ -109,17 +110,18 @@ class Dytr(Dynamics):
             return self.cold(params, state)
         history = jax.tree.map(as_float, history)
 
-        def observe(base, row):
-            before, control, friction = row
-            base, predicted = self._base_step(params, base, before, control, friction)
-            return base, self._token(params, before, predicted, control, friction)
+        def observe(loop, row):
+            base, before = loop
+            state, control, friction = row
+            base, predicted = self._base_step(params, base, state, control, friction)
+            return (base, state), self._token(params, before, state, predicted, control, friction)
 
         carry = self.cold(params, jax.tree.map(lambda past: past[0], history.states))
-        base, tokens = jax.lax.scan(observe, carry.base, tuple(history))
+        (base, before), tokens = jax.lax.scan(observe, (carry.base, carry.state), tuple(history))
         encoder = self.config.encoder
         outputs, caches = attention.encode(params["encoder"], encoder, tokens)
         fused = attention.ring(encoder, *attention.keys_values(params["attention"], encoder, outputs))
-        return Carry(state, base, caches, fused, carry.count + len(tokens))
+        return Carry(state, before, base, caches, fused, carry.count + len(tokens))
 
     def step(self, params, carry, control, friction):
         """Advances one control step."""
@@ -134,7 +136,7 @@ class Dytr(Dynamics):
             predicted.steer_angle,
             self.dt,
         )
-        return Carry(state, base, caches, fused, carry.count + 1), state
+        return Carry(state, carry.state, base, caches, fused, carry.count + 1), state
 
     def penalty(self, params, carry, control, friction):
         """Returns the prior's penalty on the correction."""
@@ -150,18 +152,18 @@ class Dytr(Dynamics):
         frozen = jax.lax.stop_gradient(params["base"])
         return self.base.step(frozen, base._replace(state=state), control, friction)
 
-    def _token(self, params, state, predicted, control, friction):
+    def _token(self, params, before, state, predicted, control, friction):
         """Returns the token [width] of a step: what is seen and what the base makes of it."""
         scale = jax.lax.stop_gradient(params["scale"])
         change = increments.of_step(state, predicted, self.dt) / scale["increment"]
-        seen = layers.features(scale, state, control, friction)
+        seen = layers.features(scale, before, state, control, friction, self.dt)
         return layers.dense(params["token"], jnp.concatenate([seen, increments.soft_clip(change, 10.0)]))
 
     def _predict(self, params, carry, control, friction):
         """Returns the base's carry and next state, the next caches and the bounded correction [3]."""
         encoder = self.config.encoder
         base, predicted = self._base_step(params, carry.base, carry.state, control, friction)
-        token = self._token(params, carry.state, predicted, control, friction)
+        token = self._token(params, carry.before, carry.state, predicted, control, friction)
         output, caches = attention.encode_step(params["encoder"], encoder, carry.caches, carry.count, token)
         entry = attention.keys_values(params["attention"], encoder, output)
         fused = attention.store(encoder, carry.fused, carry.count, *entry)

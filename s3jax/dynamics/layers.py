@@ -5,9 +5,10 @@ import math
 import jax
 import jax.numpy as jnp
 
-from s3jax.dynamics.base import Statistics, as_float, known_friction
+from s3jax.dynamics import increments
+from s3jax.dynamics.base import GRAVITY, Statistics, as_float, known_friction
 
-FEATURES = 10
+FEATURES = 14
 
 
 def dense_init(key, inputs: int, outputs: int, scale: float = 1.0) -> dict:
@@ -44,15 +45,34 @@ def scale_init(statistics: Statistics = Statistics()) -> dict:  # noqa: B008
     return {name: as_float(value) for name, value in statistics._asdict().items()}
 
 
-def features(scale, state, control, friction):
+def features(scale, before, state, control, friction, dt: float):
     """Returns what a network sees of a control step, [FEATURES].
 
-    Body state standardised by the training split, control, and for each axle the logarithm of the friction
-    multiplier and whether it is known. The pose is left out.
+    Body state standardised by the training split; the inertial increments of the step that led to it, in
+    units of their root mean square, and the logarithm of the acceleration they amount to in g, without which
+    the network would have to find friction in small differences of large numbers; control; and for each axle
+    the logarithm of the friction multiplier and whether it is known. The pose is left out.
+
+    Args:
+      scale: from `scale_init`.
+      before: state one step ago; `state` itself if that is unknown.
+      state: present state.
+      control: [2].
+      friction: [2] multipliers, or `WITHHELD`.
+      dt: (s).
     """
     scale = jax.lax.stop_gradient(scale)
     body = jnp.stack([state.vx, state.vy, state.yaw_rate, state.steer_angle])
+    change = increments.of_step(before, state, dt)
+    used = jnp.sqrt(change[0] ** 2 + change[1] ** 2 + 1e-8) / (GRAVITY * dt)
     multiplier, known = known_friction(friction)
     return jnp.concatenate(
-        [(body - scale["mean"]) / scale["std"], control, jnp.log(multiplier), known.astype(body.dtype)]
+        [
+            (body - scale["mean"]) / scale["std"],
+            increments.soft_clip(change / scale["increment"], 10.0),
+            jnp.log(used + 0.02)[None],
+            control,
+            jnp.log(multiplier),
+            known.astype(body.dtype),
+        ]
     )

@@ -37,9 +37,10 @@ class TransformerConfig(DynamicsConfig):
 
 
 class Carry(NamedTuple):
-    """State, caches of the layers and the number [] of tokens seen."""
+    """State, the one before it, caches of the layers and the number [] of tokens seen."""
 
     state: VehicleState
+    before: VehicleState
     caches: tuple[attention.Cache, ...]
     count: jnp.ndarray
 
@@ -68,25 +69,29 @@ class Transformer(Dynamics):
         """Returns the carry with empty caches."""
         encoder = self.config.encoder
         caches = tuple(attention.empty(encoder) for _ in range(encoder.layers))
-        return Carry(state, caches, jnp.zeros((), jnp.int32))
+        return Carry(state, state, caches, jnp.zeros((), jnp.int32))
 
     def reset(self, params, state, history=None):
         """Fills the caches in one pass over the history; equal to stepping through it."""
         carry = self.cold(params, jax.tree.map(as_float, state))
         if history is None:
             return carry
+        history = jax.tree.map(as_float, history)
         _, caches = attention.encode(params["encoder"], self.config.encoder, self.tokens(params, history))
-        return carry._replace(caches=caches, count=carry.count + len(history.controls))
+        before = jax.tree.map(lambda past: past[-1], history.states)
+        return Carry(carry.state, before, caches, carry.count + len(history.controls))
 
     def tokens(self, params, history):
         """Returns the tokens [W, width] of a history."""
-        features = jax.vmap(layers.features, (None, 0, 0, 0))
-        return layers.dense(params["token"], features(params["scale"], *jax.tree.map(as_float, history)))
+        before = jax.tree.map(lambda f: jnp.concatenate([f[:1], f[:-1]]), history.states)
+        seen = jax.vmap(layers.features, (None, 0, 0, 0, 0, None))
+        return layers.dense(params["token"], seen(params["scale"], before, *history, self.dt))
 
     def step(self, params, carry, control, friction):
         """Advances one control step."""
         state, dt = carry.state, self.dt
-        token = layers.dense(params["token"], layers.features(params["scale"], state, control, friction))
+        seen = layers.features(params["scale"], carry.before, state, control, friction, dt)
+        token = layers.dense(params["token"], seen)
         output, caches = attention.encode_step(
             params["encoder"], self.config.encoder, carry.caches, carry.count, token
         )
@@ -94,7 +99,7 @@ class Transformer(Dynamics):
         values = guard_values(actuators.STEERING, params["steering"])
         angle = actuators.steer(values, state.steer_angle, control[0], dt)
         state = self.roll(state, increments.apply(state, change, angle, dt))
-        return Carry(state, caches, carry.count + 1), state
+        return Carry(state, carry.state, caches, carry.count + 1), state
 
     def read(self, params, output, friction):
         """Returns the bounded increments [3] that an output [width] of the encoder means."""

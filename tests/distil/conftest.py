@@ -34,7 +34,7 @@ def made_episodes(count=12, rows=200):
         start = VehicleState(0.0, 0.0, 0.0, float(rng.uniform(5, 20)), 0.0, 0.0, 0.0)
         later = run(start, controls.astype(np.float32), frictions.astype(np.float32))
         states = VehicleState(*(np.append(a, np.asarray(b)[:-1]) for a, b in zip(start, later, strict=True)))
-        episodes.append(Episode(f"episode{i:02d}", 0.05, states, controls, frictions))
+        episodes.append(Episode(f"episode{i:02d}", 0.05, states, controls, frictions, {}))
     return episodes
 
 
