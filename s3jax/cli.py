@@ -74,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("bundle", type=Path, help="policy bundle of `s3jax export`")
 
+    sub = command("report", _report, "pictures, tables and an HTML page of a run's laps", configured=False)
+    sub.add_argument("run_folder", type=Path, metavar="RUN", help="folder that holds `drive`")
+
     sub = command("scenarios", None, "look at scenario files", configured=False)
     actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
     show = actions.add_parser("show", help="draw the scenes of a file")
@@ -146,6 +149,14 @@ def _drive(args):
     with bar("drive", "s") as progress:
         result = drive_laps(config, args.bundle, args.out, progress)
     print(result["table"])
+
+
+def _report(args):
+    from s3jax.evaluation.report import write_report
+
+    with bar("report", "picture") as progress:
+        path = write_report(args.run_folder, progress)
+    print(path)
 
 
 def _scenarios_show(args):

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from beamng_bridge.bundle import Policy
 from s3jax.archive import FileError, load_archive, save_archive
 from s3jax.progress import Progress, silent
 from s3jax.source.base import SourceSimulator, VehicleReading
+from s3jax.source.drivers import Driver
 from s3jax.spatial.control import apply_action
 from s3jax.spatial.metrics import tracking_metrics
 from s3jax.spatial.observation import initial_history, observe, update_history
@@ -19,16 +20,6 @@ SPIN = math.radians(60.0)
 """Sideslip or heading error (rad) beyond which the car counts as having spun."""
 
 FINISHED, LEFT_TRACK, SPUN, TIMED_OUT = "finished", "left the track", "spun", "timed out"
-
-
-class Driver(Protocol):
-    """Anything that drives: a policy, a classical controller, a human's recording."""
-
-    def reset(self, reading: VehicleReading) -> None:
-        """Starts from a reading."""
-
-    def control(self, reading: VehicleReading) -> np.ndarray:
-        """Returns the control [2] for the next step; called once per step."""
 
 
 class PolicyDriver:

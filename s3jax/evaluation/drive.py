@@ -9,13 +9,15 @@ from beamng_bridge.bundle import load_bundle
 from s3jax.archive import atomic_path
 from s3jax.config import Config, ConfigError
 from s3jax.evaluation.closed_loop import Log, PolicyDriver, drive
+from s3jax.evaluation.table import markdown
 from s3jax.progress import Progress, silent
 from s3jax.source.car import EmbeddedCar
 from s3jax.source.drivers import PreviewConfig, PreviewDriver
-from s3jax.spatial.friction import friction_map
+from s3jax.spatial.friction import FrictionMap, friction_map
 from s3jax.tracks.circuits import ice_patches, putnam_park
 from s3jax.tracks.reference import lap_reference
 from s3jax.tracks.speed import SpeedLimits, lap_speed
+from s3jax.tracks.track import Track
 
 CAR_HALF_WIDTH = 0.9
 """Half the car's width (m): its centre has to stay this far inside the edge of the track."""
@@ -27,7 +29,7 @@ class DriveConfig(Config):
     vehicle: str = "sedan"
     lap_length: float | None = Field(None, gt=0, description="m; without it that of the segment table")
     limits: SpeedLimits = Field(SpeedLimits(), description="friction-limited speed profile of the reference")
-    baseline: PreviewConfig = PreviewConfig()
+    baseline: PreviewConfig | None = Field(None, description="without it, that of the vehicle")
     conditions: tuple[str, ...] = Field(("dry", "icy"), description="dry, icy or both")
     max_time: float = Field(400.0, gt=0, description="simulated seconds after which a lap is given up")
 
@@ -44,7 +46,8 @@ def drive_laps(
       progress: called with the seconds done and in all.
 
     Returns:
-      What is in `results.json`: `drives`, one entry per lap with `condition`, `driver`, `end`, `metrics`.
+      What is in `results.json`: `drives`, one entry per lap with `condition`, `driver`, `end`, `metrics`; and
+      `table`, the same as Markdown.
 
     Raises:
       FileError: if the bundle cannot be used.
@@ -52,19 +55,19 @@ def drive_laps(
     """
     directory = Path(directory)
     policy = load_bundle(bundle)
-    track = putnam_park(config.lap_length)
-    roads = {"dry": friction_map("asphalt"), "icy": ice_patches(track)}
+    track, roads = course(config)
     for condition in config.conditions:
         if condition not in roads:
             raise ConfigError(f"conditions: unknown {condition!r}; known are {', '.join(roads)}")
     _claim(directory, config, Path(bundle))
     dt = policy.spec.dt
     car = EmbeddedCar(config.vehicle)
+    baseline = config.baseline or PreviewConfig.of(car.vehicle)
     laps = {}
     for condition in config.conditions:
         reference = lap_reference(track, lap_speed(track, roads[condition], config.limits), dt)
         laps[condition, "policy"] = reference, PolicyDriver(policy, reference)
-        laps[condition, "baseline"] = reference, PreviewDriver(config.baseline, reference, roads[condition])
+        laps[condition, "baseline"] = reference, PreviewDriver(reference, dt, baseline)
     total = sum(float(reference.length) for reference, _ in laps.values()) * dt
     driven, drives = 0.0, []
     half_width = float(min(track.width_left.min(), track.width_right.min())) - CAR_HALF_WIDTH
@@ -88,10 +91,22 @@ def drive_laps(
             log.save(path)
         driven += reference.length * dt
         drives.append({"condition": condition, "driver": name, "end": log.end, "metrics": log.metrics()})
-    results = {"settings": config.dump(), "lap_length": track.length, "drives": drives}
+    results = {
+        "simulator": "embedded car",
+        "settings": config.dump(),
+        "lap_length": track.length,
+        "drives": drives,
+        "table": markdown(drives),
+    }
     with atomic_path(directory / "results.json") as temporary:
         temporary.write_text(json.dumps(results, indent=2), encoding="utf-8")
     return results
+
+
+def course(config: DriveConfig) -> tuple[Track, dict[str, FrictionMap]]:
+    """Returns the track and the friction of its road in each condition."""
+    track = putnam_park(config.lap_length)
+    return track, {"dry": friction_map("asphalt"), "icy": ice_patches(track)}
 
 
 def _claim(directory: Path, config: DriveConfig, bundle: Path) -> None:

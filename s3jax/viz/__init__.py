@@ -1,1 +1,1 @@
-"""TODO"""
+"""Pictures, animations and the HTML page. No JAX."""
