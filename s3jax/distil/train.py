@@ -77,13 +77,15 @@ def fit(model: Dynamics, params, config: DistilConfig, split: dataset.Split, dir
     windows = dataset.balanced_windows(rows, index, config.warmup, max(config.horizons))
     held = validation_windows(split.validation, config)
     state, key = start(config, params), jax.random.key(config.seed)
+    # What does not shape the compiled program is left out of it, so that members of an ensemble share one.
+    recipe = config.model_copy(update={"seed": 0, "models": ()})
     with Checkpoints(directory) as checkpoints:
         state, metrics = checkpoints.restore(state)
         while int(state.step) < config.steps and not (config.patience and state.stale >= config.patience):
             began, done = time.monotonic(), int(state.step)
             count = min(config.evaluate_every - done % config.evaluate_every, config.steps - done)
             horizon = config.horizons[done * len(config.horizons) // config.steps]
-            state, losses = update(model, config, horizon, count, state, rows, windows, key)
+            state, losses = update(model, recipe, horizon, count, state, rows, windows, key)
             losses = np.asarray(losses)
             if not np.isfinite(losses).all():
                 broken = done + int(np.argmin(np.isfinite(losses)))
