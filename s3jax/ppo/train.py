@@ -28,15 +28,18 @@ from s3jax.progress import Progress, silent
 from s3jax.scenarios.bank import make_bank
 from s3jax.scenarios.load import load_scenarios
 from s3jax.scenarios.procedural import ProceduralConfig, generate
+from s3jax.scenarios.tags import select, table
 
 
 class ScenarioConfig(Config):
     """Which scenarios to train and evaluate on."""
 
     files: tuple[str, ...] = Field(
-        (), description="WOMD files or patterns, added to the procedural scenarios"
+        (), description="WOMD files, patterns or stores, added to the procedural scenarios"
     )
     procedural: ProceduralConfig = ProceduralConfig()
+    only: tuple[str, ...] = Field((), description="keep scenarios with at least one of these tags")
+    exclude: tuple[str, ...] = Field((), description="drop scenarios with any of these tags")
     held_out: float = Field(0.1, gt=0, lt=1, description="share kept for evaluation")
 
 
@@ -140,6 +143,8 @@ def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, 
     scenarios = generate(config.scenarios.procedural, config.seed, model.dt)
     if config.scenarios.files:
         scenarios = scenarios + load_scenarios(config.scenarios.files, model.dt)
+    kept = select(table(scenarios), config.scenarios.only, config.scenarios.exclude)
+    scenarios = [scenario for scenario, keep in zip(scenarios, kept, strict=True) if keep]
     count = round(len(scenarios) * config.scenarios.held_out)
     if not 0 < count < len(scenarios):
         raise ConfigError(

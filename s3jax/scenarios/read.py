@@ -132,6 +132,9 @@ def _glob(pattern):
         return sorted(glob.glob(pattern, recursive=True))
     try:
         import fsspec
-    except ImportError:
-        raise FileError(f"{pattern}: reading a URL needs fsspec (pip install fsspec gcsfs)") from None
-    return sorted(file.full_name for file in fsspec.open_files(pattern))
+
+        return sorted(file.full_name for file in fsspec.open_files(pattern))
+    except ImportError as error:
+        raise FileError(f"{pattern}: {error}; URLs need pip install 's3jax[cloud]'") from None
+    except OSError as error:
+        raise FileError(f"{pattern}: cannot be listed ({error})") from None

@@ -64,14 +64,14 @@ def open_file(path):
     try:
         if "://" not in path:
             return open(path, "rb")
-        try:
-            import fsspec
-        except ImportError:
-            raise FileError(f"{path}: reading a URL needs fsspec (pip install fsspec gcsfs)") from None
+        import fsspec
+
         return fsspec.open(path, "rb").open()
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
-    except (OSError, ImportError) as error:
+    except ImportError as error:
+        raise FileError(f"{path}: {error}; URLs need pip install 's3jax[cloud]'") from None
+    except OSError as error:
         raise FileError(f"{path}: cannot be opened ({error})") from None
 
 

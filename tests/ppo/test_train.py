@@ -106,6 +106,8 @@ def test_a_folder_of_another_run_is_refused(tmp_path, dynamics):
     [
         ("scenarios.procedural.count=1", "1 scenarios cannot be split"),
         ("scenarios.held_out=0.001", "cannot be split"),
+        ("scenarios.only=[u_turm]", "did you mean u_turn"),
+        ("scenarios.exclude=[moving, stationary]", "cannot be split"),
     ],
 )
 def test_too_few_scenarios_are_refused_with_the_remedy(tmp_path, dynamics, override, message):

@@ -1,6 +1,7 @@
 """Reading WOMD records: both forms, real and synthetic, whole and damaged."""
 
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -349,3 +350,22 @@ def test_record_errors_survive_pickling_between_processes():
     error = Record("a", 3, 77, b"").error("why")
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "a: record 3 at byte 77: why" and again.reason == "why"
+
+
+def test_urls_are_read_through_fsspec():
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://scenes/t-00000-of-00001", "wb") as file:
+        file.write(b"")
+    with pytest.raises(FileError, match="empty file"):
+        load_scenarios("memory://scenes/t@1")
+    with pytest.raises(FileError, match="empty file"):
+        load_scenarios("memory://scenes/t-*")
+    with pytest.raises(FileError, match="no such file"):
+        load_scenarios("memory://scenes/absent")
+
+
+def test_urls_without_fsspec_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    for url in ("gs://bucket/file", "gs://bucket/*"):
+        with pytest.raises(FileError, match=r"URLs need pip install 's3jax\[cloud\]'"):
+            load_scenarios(url)
