@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from s3jax.config import Config, ConfigError
 from s3jax.progress import Progress, silent
@@ -34,18 +34,20 @@ class MixConfig(Config):
     """Episodes of one kind.
 
     Attributes:
-      driver: who drives.
-      track: a circuit of `s3jax.tracks`, a CSV file, or `plane`, which has no edges (not for `preview`).
+      driver: who drives; `preview` and `policy` follow a track, the others roam on `plane`.
+      policy: bundle of a policy, for driver `policy`: a second round of data where the policy leads.
+      track: a circuit of `s3jax.tracks`, a CSV file, or `plane`, which has no edges.
       surface: a named surface; `ice_patches`, Putnam Park's seven; or `patchwork`, random patches of any
         friction, also under the wheels of one side only.
       episodes: how many. duration: of each (s).
-      usage: span of the share of the friction limit that a preview driver's speed profile uses.
+      usage: span of the share of the friction limit that the speed profile of a track uses.
       speed: span of the speeds of the other drivers (m/s).
       start_speed: span (m/s), negative to roll backward; None is the driver's own.
       noise: span of the standard deviation of the noise on steer and pedal.
     """
 
-    driver: Literal["preview", "manoeuvres", "random", "limit"]
+    driver: Literal["preview", "policy", "manoeuvres", "random", "limit"]
+    policy: str = ""
     track: str = "plane"
     surface: Annotated[str, AfterValidator(_surface)] = "asphalt"
     episodes: int = Field(1, ge=0)
@@ -54,6 +56,17 @@ class MixConfig(Config):
     speed: Span = (3.0, 32.0)
     start_speed: Span | None = None
     noise: Span = (0.0, 0.0)
+
+    @model_validator(mode="after")
+    def _fits_together(self):
+        if (self.driver == "policy") != bool(self.policy):
+            raise ValueError("driver policy needs policy, a bundle, and no other driver takes one")
+        if self.driver in ("preview", "policy"):
+            if self.track == "plane" or self.surface == "patchwork":
+                raise ValueError(f"driver {self.driver} needs a track, without patchwork")
+        elif self.track != "plane" or self.surface == "ice_patches":
+            raise ValueError(f"driver {self.driver} drives on track plane, without ice_patches")
+        return self
 
 
 def _mix(driver, track, duration, episodes, **more) -> tuple[MixConfig, ...]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from s3jax.archive import FileError
 from s3jax.config import ConfigError
 from s3jax.source.car import EmbeddedCar
 from s3jax.source.drivers import (
@@ -16,12 +17,13 @@ from s3jax.source.drivers import (
     PreviewConfig,
     PreviewDriver,
     RandomDriver,
+    speed_limits,
 )
 from s3jax.source.recording import RecordingWriter
 from s3jax.source.vehicle import Vehicle
 from s3jax.spatial.friction import SURFACES, FrictionMap, friction_map
+from s3jax.spatial.reference import Reference
 from s3jax.tracks import (
-    SpeedLimits,
     Track,
     TrackError,
     ice_patches,
@@ -56,43 +58,43 @@ class Tracks:
     """
 
     def __init__(self, episodes, config, vehicle: Vehicle):
-        self._settings = {}
-        grip = 8.6 * vehicle.tyre.static_friction / 1.17
-        power = vehicle.driveline.max_power / vehicle.body.mass
-        for mix in dict.fromkeys(episode.mix for episode in episodes):
-            key = (mix.track, mix.surface)
-            try:
-                if mix.driver != "preview":
-                    if mix.track != "plane" or mix.surface == "ice_patches":
-                        raise ConfigError(f"driver {mix.driver} drives on track plane, without ice_patches")
-                    continue
-                if mix.track == "plane" or mix.surface == "patchwork":
-                    raise ConfigError("driver preview needs a track other than plane, without patchwork")
-                track = load_track(mix.track)
-                icy = mix.surface == "ice_patches"
-                friction = ice_patches(track) if icy else friction_map(mix.surface)
-            except TrackError as error:
-                raise ConfigError(f"mix: {error}") from None
-            if key not in self._settings:
-                usages = np.linspace(0.3, 1.2, _SPEED_GRID)
-                lowest = track_friction(track, friction)
-                speeds = np.stack(
-                    [
-                        speed_profile(
-                            track.curvature,
-                            track.spacing,
-                            lowest,
-                            SpeedLimits(usage=usage, lateral=grip, power=0.8 * power),
-                            track.closed,
-                        )
-                        for usage in usages
-                    ]
-                )
-                self._settings[key] = Setting(track, friction, usages, speeds)
+        from beamng_bridge.bundle import load_bundle
+
+        self._settings, self._policies = {}, {}
+        mixes = dict.fromkeys(episode.mix for episode in episodes if episode.mix.driver not in _FREE_DRIVERS)
+        try:
+            for mix in mixes:
+                if mix.policy:
+                    self._policies[mix.policy] = load_bundle(mix.policy, config.dt)
+                key = (mix.track, mix.surface)
+                if key not in self._settings:
+                    self._settings[key] = _setting(*key, vehicle)
+        except (TrackError, FileError) as error:
+            raise ConfigError(f"mix: {error}") from None
 
     def of(self, mix) -> Setting:
-        """Returns the setting of a preview driver's episodes."""
+        """Returns the setting of episodes that follow a track."""
         return self._settings[(mix.track, mix.surface)]
+
+    def follower(self, mix, reference: Reference, vehicle: Vehicle, dt: float) -> Driver:
+        """Returns the driver of episodes that follow a track."""
+        if not mix.policy:
+            return PreviewDriver(reference, dt, PreviewConfig.of(vehicle))
+        from s3jax.evaluation.closed_loop import PolicyDriver
+
+        return PolicyDriver(self._policies[mix.policy], reference)
+
+
+def _setting(track_name: str, surface: str, vehicle: Vehicle) -> Setting:
+    track = load_track(track_name)
+    friction = ice_patches(track) if surface == "ice_patches" else friction_map(surface)
+    usages = np.linspace(0.3, 1.2, _SPEED_GRID)
+    lowest = track_friction(track, friction)
+    speeds = [
+        speed_profile(track.curvature, track.spacing, lowest, speed_limits(vehicle, usage), track.closed)
+        for usage in usages
+    ]
+    return Setting(track, friction, usages, np.stack(speeds))
 
 
 def record_episode(episode, config, vehicle: Vehicle, tracks: Tracks, directory) -> str:
@@ -105,10 +107,10 @@ def record_episode(episode, config, vehicle: Vehicle, tracks: Tracks, directory)
     rng = np.random.default_rng(episode.seed)
     car = EmbeddedCar(vehicle, config.substep, config.abs, config.traction_control)
     steps = max(1, round(mix.duration * config.scale / dt))
-    if mix.driver == "preview":
-        driver, friction, pose, speed = _follow(tracks.of(mix), mix, car.vehicle, rng, dt, steps)
-    else:
+    if mix.driver in _FREE_DRIVERS:
         driver, friction, pose, speed = _roam(mix, car.vehicle, rng, dt)
+    else:
+        driver, friction, pose, speed = _follow(tracks, mix, car.vehicle, rng, dt, steps)
     noise = rng.uniform(*mix.noise)
     if noise > 0:
         driver = Noisy(driver, 0.3 * noise, noise, rng, dt)
@@ -119,6 +121,7 @@ def record_episode(episode, config, vehicle: Vehicle, tracks: Tracks, directory)
         "vehicle": car.vehicle.dump(),
         "substep": config.substep,
         "driver": mix.driver,
+        "policy": mix.policy,
         "track": mix.track,
         "surface": mix.surface,
         "seed": list(episode.seed),
@@ -131,8 +134,9 @@ def record_episode(episode, config, vehicle: Vehicle, tracks: Tracks, directory)
     return episode.name
 
 
-def _follow(setting: Setting, mix, vehicle, rng, dt, steps) -> tuple[Driver, FrictionMap, tuple, float]:
-    """A preview driver from a random place of a track."""
+def _follow(tracks: Tracks, mix, vehicle, rng, dt, steps) -> tuple[Driver, FrictionMap, tuple, float]:
+    """A follower from a random place of a track."""
+    setting = tracks.of(mix)
     usage = np.clip(rng.uniform(*mix.usage), setting.usages[0], setting.usages[-1])
     track = setting.track
     k = min(int(np.searchsorted(setting.usages, usage, side="right")) - 1, len(setting.usages) - 2)
@@ -143,7 +147,7 @@ def _follow(setting: Setting, mix, vehicle, rng, dt, steps) -> tuple[Driver, Fri
     reference = lap_reference(track, speed, dt, laps, start)
     place = point_at_arc(track, start)
     pose = (float(place.x), float(place.y), float(place.yaw))
-    driver = PreviewDriver(reference, dt, PreviewConfig.of(vehicle))
+    driver = tracks.follower(mix, reference, vehicle, dt)
     return driver, setting.friction, pose, float(reference.samples[0, 3])
 
 

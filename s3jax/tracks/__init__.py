@@ -1,7 +1,7 @@
 """Race tracks: centre lines with widths, speed profiles and references along them. No JAX."""
 
 from s3jax.tracks.circuits import CIRCUITS, ice_patches, load_track, putnam_park, skid_pad
-from s3jax.tracks.csv import read_track
+from s3jax.tracks.csv_file import read_track
 from s3jax.tracks.reference import lap_reference
 from s3jax.tracks.segments import track_from_segments
 from s3jax.tracks.speed import SpeedLimits, lap_speed, speed_profile, track_friction

@@ -6,7 +6,7 @@ import numpy as np
 import yaml
 
 from s3jax.spatial.friction import FrictionMap, friction_map
-from s3jax.tracks.csv import read_track
+from s3jax.tracks.csv_file import read_track
 from s3jax.tracks.segments import track_from_segments
 from s3jax.tracks.track import Track, TrackError, strip
 

@@ -59,6 +59,9 @@ def test_other_settings_in_the_same_directory_are_refused(tmp_path):
         ({"driver": "preview", "track": "putnam", "surface": "lava"}, "unknown surface"),
         ({"driver": "random", "speed": [9, 3]}, "not above"),
         ({"driver": "ghost"}, "driver"),
+        ({"driver": "policy", "track": "putnam"}, "needs policy, a bundle"),
+        ({"driver": "random", "policy": "a.npz"}, "no other driver takes one"),
+        ({"driver": "policy", "track": "putnam", "policy": "none.npz"}, "none.npz: no such file"),
     ],
 )
 def test_a_mix_that_cannot_be_driven_is_refused(tmp_path, entry, word):
@@ -88,6 +91,24 @@ def test_coverage_counts_what_was_driven(tmp_path):
     assert np.nonzero(coverage.minutes.sum((1, 2)))[0].tolist() == [list(FRICTIONS).index("snow")]
     assert 4.7 < coverage.missing["snow/mild"] <= 5.0
     assert "short of the target snow/mild" in coverage.table()
+
+
+def test_a_policy_collects_a_second_round(tmp_path):
+    from beamng_bridge.bundle import PolicySpec, save_bundle
+    from s3jax.spatial.observation import ObservationSpec
+
+    # A policy that leaves the controls alone.
+    observation = ObservationSpec()
+    spec = PolicySpec(observation, (1.0, 1.0), 0.05, "silu", 10.0)
+    size = observation.size
+    layers = [(np.zeros((size, 2)), np.zeros(2))]
+    probes = (np.zeros((8, size)), np.zeros((8, 2)))
+    save_bundle(tmp_path / "policy.npz", spec, layers, np.zeros(size), np.ones(size), probes, {})
+    entry = {"driver": "policy", "policy": str(tmp_path / "policy.npz"), "track": "kart", "duration": 2.0}
+    collect(CollectConfig.parse({"mix": [entry]}), tmp_path / "a")
+    recording = read_recording(next((tmp_path / "a").glob("*.rec")))
+    assert recording.header["driver"] == "policy" and recording.header["rows"] == 40
+    np.testing.assert_array_equal(recording.columns["steer"], 0.0)
 
 
 def test_reading_recordings_needs_no_simulator():

@@ -13,6 +13,7 @@ from s3jax.source.base import VehicleReading
 from s3jax.source.vehicle import GRAVITY, Vehicle
 from s3jax.spatial.frames import to_body
 from s3jax.spatial.reference import Reference, advance, point_at
+from s3jax.tracks.speed import SpeedLimits
 
 
 class PreviewConfig(Config):
@@ -23,6 +24,7 @@ class PreviewConfig(Config):
       understeer: extra road-wheel angle per lateral acceleration (rad s^2/m).
       brake_gain: deceleration at full pedal without limits (m/s^2). power: drive power per mass (W/kg).
       drive: acceleration at full throttle at low speed (m/s^2).
+      engine_drag: deceleration of the engine at closed throttle, as a share of what it can drive with.
       front_share: of the brake torque.
       look_distance: preview of the pursuit at standstill (m). look_time: its growth with speed (s).
       heading_gain: steer angle per heading error (rad/rad). cross_gain: per lateral error (rad/m).
@@ -38,6 +40,7 @@ class PreviewConfig(Config):
     brake_gain: float = Field(13.1, gt=0)
     power: float = Field(100.0, gt=0)
     drive: float = Field(6.0, gt=0)
+    engine_drag: float = Field(0.08, ge=0)
     look_distance: float = Field(3.0, gt=0)
     look_time: float = Field(0.20, ge=0)
     delay: float = Field(0.15, ge=0)
@@ -59,6 +62,22 @@ class PreviewConfig(Config):
             "drive": driveline.max_torque * first / (body.wheel_radius * body.mass),
         }
         return cls(**(facts | values))
+
+
+def speed_limits(vehicle: Vehicle, usage: float = 0.85) -> SpeedLimits:
+    """Returns what a vehicle can be asked to do on friction 1, for a speed profile.
+
+    Args:
+      vehicle: the parameters.
+      usage: share of it that is used.
+    """
+    tyre, driveline = vehicle.tyre, vehicle.driveline
+    return SpeedLimits(
+        lateral=0.75 * tyre.static_friction * GRAVITY,  # what load transfer leaves of the peak
+        brake=0.95 * tyre.sliding_friction * GRAVITY,  # so that locking a wheel costs nothing
+        power=0.8 * driveline.max_power / vehicle.body.mass,
+        usage=usage,
+    )
 
 
 class PreviewDriver:
@@ -122,8 +141,7 @@ class PreviewDriver:
             self._integral = min(max(self._integral + error * self._dt, -8.0), 8.0)
         ask = min(max(ask, low), high)
         drag = 0.15 + 0.00026 * speed * speed
-        force = ask + drag
-        if force >= 0.0:
-            return force / max(min(c.drive, c.power / max(speed, 1.0)), 0.1)
-        coast = 0.4  # engine braking: below it the brake has nothing to do
-        return min(0.0, (force + coast) / c.brake_gain)
+        full = max(min(c.drive, c.power / max(speed, 1.0)), 0.1)
+        # The engine brakes with a share of what it can drive with; only beyond that the brakes are needed.
+        force = ask + drag + c.engine_drag * full
+        return force / (full * (1.0 + c.engine_drag)) if force >= 0.0 else force / c.brake_gain
