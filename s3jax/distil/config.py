@@ -64,7 +64,7 @@ class DistilConfig(Config):
     weight_decay: float = pydantic.Field(1e-4, ge=0)
     clip: float = pydantic.Field(1.0, gt=0)
     noise: float = pydantic.Field(0.01, ge=0)
-    withheld: float = pydantic.Field(0.25, ge=0, le=1)
+    withheld: float = pydantic.Field(0.35, ge=0, le=1)
     cold: float = pydantic.Field(0.25, ge=0, le=1)
     validation: float = pydantic.Field(0.1, gt=0, lt=0.5)
     test: float = pydantic.Field(0.15, gt=0, lt=0.5)

@@ -150,6 +150,14 @@ def split_episodes(episodes: list[Episode], validation: float, test: float, seed
     return split
 
 
+def identity(episode: Episode) -> str:
+    """Returns the episode's name and a digest of its rows; recordings of other seeds share names."""
+    digest = hashlib.sha256()
+    for array in (*episode.states, episode.controls, episode.frictions):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return f"{episode.name}@{digest.hexdigest()[:16]}"
+
+
 def surface_of(frictions) -> str:
     """Returns the name of the surface of a stretch [T, 2], or `transition` if it changes."""
     low, high = float(np.min(frictions)), float(np.max(frictions))

@@ -46,7 +46,7 @@ def evaluate_files(paths, recordings, output=None) -> dict:
         episodes = header["provenance"].get("episodes", {})
         seen.update(episodes.get("train", ()), episodes.get("validation", ()))
     episodes = dataset.load_episodes(recordings, next(iter(dt.values())))
-    unseen = [episode for episode in episodes if episode.name not in seen]
+    unseen = [episode for episode in episodes if dataset.identity(episode) not in seen]
     if not unseen:
         raise FileError(f"{recordings}: every recording was used to fit one of the models")
     results = {name: evaluate(model, params, unseen) for name, (model, params, _) in loaded.items()}

@@ -120,7 +120,7 @@ def distil_one(model_config, config: DistilConfig, split: dataset.Split, output:
         "fingerprint": fingerprint,
         "summary": summary,
         "training": config.dump(),
-        "episodes": {name: [episode.name for episode in getattr(split, name)] for name in split._fields},
+        "episodes": {name: list(map(dataset.identity, getattr(split, name))) for name in split._fields},
         "constants": model.describe(params),
     }
     write_metrics(output / f"{model_config.name}.csv", [row for result in results for row in result.metrics])
@@ -171,9 +171,7 @@ def _fingerprint(model_config, config: DistilConfig, split: dataset.Split, base)
     recipe = {**config.dump(), "models": model_config.dump()}
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode())
     for episode in (*split.train, *split.validation):
-        digest.update(episode.name.encode())
-        for array in (*episode.states, episode.controls, episode.frictions):
-            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(dataset.identity(episode).encode())
     for leaf in jax.tree.leaves(base):
         digest.update(np.asarray(leaf).tobytes())
     return digest.hexdigest()
