@@ -6,7 +6,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from s3jax.source.base import VehicleReading
+from s3jax.source.base import SourceError, VehicleReading
 from s3jax.source.fleet import Fleet, check_controls, fitted_vehicle
 from s3jax.source.vehicle import Vehicle
 from s3jax.spatial.friction import FrictionMap
@@ -96,8 +96,14 @@ class EmbeddedCar:
         )
 
     def set_state(self, state: CarState) -> None:
-        """Restores what `get_state` returned, to the bit."""
+        """Restores what `get_state` returned, to the bit.
+
+        Raises:
+          SourceError: for a state that is not finite; the present one is kept.
+        """
         fleet, data = self._fleet, self._fleet.data[0]
+        if not (np.isfinite(state.qpos).all() and np.isfinite(state.qvel).all()):
+            raise SourceError("state: expected finite qpos and qvel")
         mujoco.mj_resetData(fleet.model, data)
         data.qpos[:], data.qvel[:] = state.qpos, state.qvel
         fleet.actuators[0], fleet.tyres[0], fleet.bristles[0] = state.actuators, state.tyres, state.bristles

@@ -81,7 +81,8 @@ _TRACKED = {"asphalt": 7, "wet": 3, "snow": 4, "ice_patches": 8}
 _SCRIPTED = {"asphalt": 6, "wet": 2, "gravel": 1, "snow": 3, "ice": 2, "patchwork": 3}
 DEFAULT_MIX = (
     *_mix("preview", "putnam", 40.0, _TRACKED, noise=(0.0, 0.06)),
-    *_mix("preview", "skid_pad", 20.0, {"asphalt": 2, "wet": 1, "snow": 2, "ice": 1}, noise=(0.0, 0.1)),
+    *_mix("preview", "skid_pad", 20.0, {"asphalt": 2, "wet": 1, "snow": 2}, noise=(0.0, 0.1)),
+    *_mix("preview", "skid_pad", 20.0, {"ice": 1}, usage=(0.3, 0.7)),
     *_mix("manoeuvres", "plane", 40.0, _SCRIPTED),
     *_mix("random", "plane", 30.0, {"asphalt": 3, "wet": 1, "snow": 2, "ice": 1, "patchwork": 3}),
     *_mix("limit", "plane", 30.0, {"asphalt": 3, "wet": 1, "snow": 2, "patchwork": 1}),

@@ -19,6 +19,8 @@ WHEEL_BODIES = ("wheel_fl", "wheel_fr", "wheel_rl", "wheel_rr")
 def mjcf(vehicle: Vehicle, timestep: float) -> str:
     """Returns the model as XML; gravity is on, contacts and constraints are off.
 
+    MuJoCo must not reset a car that diverges: that would be a silent wrong answer.
+
     Args:
       vehicle: the parameters.
       timestep: of the integration (s).
@@ -57,7 +59,7 @@ def mjcf(vehicle: Vehicle, timestep: float) -> str:
     return f"""<mujoco model="{vehicle.name}">
 <compiler angle="radian" autolimits="true"/>
 <option timestep="{timestep}" gravity="0 0 -9.81" integrator="implicitfast">
-  <flag contact="disable" constraint="disable"/>
+  <flag contact="disable" constraint="disable" autoreset="disable"/>
 </option>
 <worldbody><body name="chassis"><freejoint/>
   <inertial pos="{layout.sprung_x} 0 {layout.sprung_height}" mass="{layout.sprung_mass}"

@@ -2,6 +2,7 @@ import threading
 
 import numpy as np
 import pytest
+import yaml
 
 from s3jax.config import ConfigError
 from s3jax.source.base import SourceError, VehicleReading
@@ -169,6 +170,45 @@ def test_refused_resets_leave_the_state_alone(car, pose, speed, word):
         car.reset(pose, speed)
     for a, b in zip(before, car.get_state(), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+def test_a_state_that_is_not_finite_is_refused(car):
+    car.reset((0.0, 0.0, 0.0), 12.0)
+    state = car.get_state()
+    broken = state._replace(qvel=state.qvel * np.nan)
+    with pytest.raises(SourceError, match="state"):
+        car.set_state(broken)
+    assert car.step([0.0, 0.0], DT).state.vx == pytest.approx(12.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"mass": -5}, "body.mass"),
+        ({"masss": 5}, "masss"),
+        ({"hub_mass": 400}, "unsprung"),
+        ({"wheelbase": "long"}, "body.wheelbase"),
+    ],
+)
+def test_refused_vehicles(tmp_path, change, word):
+    values = EmbeddedCar().vehicle.dump()
+    path = tmp_path / "car.yaml"
+    path.write_text(yaml.safe_dump(values | {"body": values["body"] | change}))
+    with pytest.raises(ConfigError, match=word) as caught:
+        EmbeddedCar(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_vehicle_of_ones_own_drives(tmp_path):
+    values = EmbeddedCar().vehicle.dump()
+    values["driveline"]["driven"] = "front"
+    values["driveline"]["ratios"] = [3.0, 1.5]
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(values))
+    car = EmbeddedCar(str(path))
+    for _ in range(60):
+        reading = car.step([0.0, 0.5], DT)
+    assert reading.state.vx > 5 and reading.slip_ratio[:2].min() > reading.slip_ratio[2:].max()
 
 
 def test_refused_settings():

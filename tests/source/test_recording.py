@@ -1,6 +1,9 @@
 import json
 import struct
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,6 +90,26 @@ def test_a_second_is_on_disk_while_recording(tmp_path):
         writer.append(reading_of(k), [0, 0])
     assert read_recording(path).header["rows"] >= 20
     writer.close(complete=True)
+
+
+def test_a_killed_recorder_loses_at_most_a_second(tmp_path):
+    path = tmp_path / "a.rec"
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import test_recording as t\n"
+        "writer = t.RecordingWriter(sys.argv[2], 0.05, {})\n"
+        "for k in range(10**6):\n"
+        "    writer.append(t.reading_of(k), [0, 0]); print(k, flush=True)\n"
+    )
+    folder = str(Path(__file__).parent)
+    with subprocess.Popen([sys.executable, "-c", code, folder, path], stdout=subprocess.PIPE) as process:
+        for line in process.stdout:
+            if int(line) >= 130:
+                break
+        process.kill()
+        written = [int(line) for line in process.stdout.read().split(b"\n")[:-1]]
+    last = written[-1] if written else 130
+    header = read_recording(path).header
+    assert not header["complete"] and header["rows"] >= last - 20
 
 
 def test_refuses_other_files(tmp_path):

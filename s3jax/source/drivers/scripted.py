@@ -6,6 +6,7 @@ import numpy as np
 
 from s3jax.source.base import VehicleReading
 from s3jax.source.drivers.base import Drift
+from s3jax.source.drivers.preview import PreviewConfig
 from s3jax.source.vehicle import GRAVITY, Vehicle
 
 
@@ -35,22 +36,24 @@ MANOEUVRES = {
 class _Car:
     """What the drivers here know about their car: how much steer and pedal a request takes."""
 
-    def __init__(self, vehicle: Vehicle):
-        self._wheelbase = vehicle.body.wheelbase
-        self._max_angle = vehicle.steering.max_angle
+    def __init__(self, vehicle: Vehicle, friction: float):
+        self._numbers = PreviewConfig.of(vehicle)
+        self._grip = 0.5 * friction * GRAVITY
         self._integral = 0.0
 
     def steer_for(self, lateral: float, speed: float) -> float:
         """Steer that asks for a lateral acceleration (m/s^2) at a speed (m/s)."""
-        angle = math.atan(self._wheelbase * lateral / max(speed, 3.0) ** 2) + 0.002 * lateral
-        return angle / self._max_angle
+        numbers = self._numbers
+        angle = math.atan(numbers.wheelbase * lateral / max(speed, 3.0) ** 2) + numbers.understeer * lateral
+        return angle / numbers.max_angle
 
     def hold(self, speed: float, target: float, dt: float) -> float:
-        """Pedal that holds a speed (m/s)."""
+        """Pedal that holds a speed (m/s), or reaches it without spinning the driven wheels on the whole."""
         error = target - speed
         self._integral = min(max(self._integral + 0.08 * error * dt, -0.2), 0.6)
         pedal = 0.25 * error + self._integral
-        return pedal if pedal > 0 else 0.3 * pedal
+        full = min(self._numbers.drive, self._numbers.power / max(speed, 1.0))
+        return min(pedal, self._numbers.engine_drag + self._grip / full) if pedal > 0 else 0.3 * pedal
 
 
 class Manoeuvre:
@@ -76,7 +79,7 @@ class Manoeuvre:
         strength: tuple[float, float] = (0.2, 1.3),
         names: tuple[str, ...] = tuple(MANOEUVRES),
     ):
-        self._car, self._friction, self._rng, self._dt = _Car(vehicle), friction, rng, dt
+        self._car, self._friction, self._rng, self._dt = _Car(vehicle, friction), friction, rng, dt
         self._spans, self._names, self._order = (speed, strength), names, []
 
     def reset(self, reading: VehicleReading) -> None:
@@ -125,7 +128,13 @@ class RandomDriver:
     def __init__(
         self, vehicle: Vehicle, friction: float, rng, dt: float, speed: tuple[float, float] = (0.0, 35.0)
     ):
-        self._car, self._friction, self._rng, self._dt, self._span = _Car(vehicle), friction, rng, dt, speed
+        self._car, self._friction, self._rng, self._dt, self._span = (
+            _Car(vehicle, friction),
+            friction,
+            rng,
+            dt,
+            speed,
+        )
         self._slow, self._fast = Drift(rng, 2.0, dt), Drift(rng, 0.25, dt)
         self._target, self._strength = 0.0, 1.0
 
@@ -141,7 +150,7 @@ class RandomDriver:
         speed = reading.state.vx
         slow, fast = self._slow.sample(), self._fast.sample()
         lateral = self._strength * self._friction * GRAVITY
-        steer = self._car.steer_for(lateral, abs(speed)) * (slow[0] + 0.2 * fast[0])
+        steer = self._car.steer_for(lateral, max(abs(speed), 0.5 * self._target)) * (slow[0] + 0.2 * fast[0])
         pedal = self._car.hold(speed, self._target, self._dt) + 0.25 * slow[1] + 0.08 * fast[1]
         return np.clip([steer, pedal], -1.0, 1.0)
 
@@ -160,7 +169,13 @@ class LimitDriver:
     def __init__(
         self, vehicle: Vehicle, friction: float, rng, dt: float, speed: tuple[float, float] = (8.0, 30.0)
     ):
-        self._car, self._friction, self._rng, self._dt, self._span = _Car(vehicle), friction, rng, dt, speed
+        self._car, self._friction, self._rng, self._dt, self._span = (
+            _Car(vehicle, friction),
+            friction,
+            rng,
+            dt,
+            speed,
+        )
         self._max_angle = vehicle.steering.max_angle
 
     def reset(self, reading: VehicleReading) -> None:
