@@ -1,5 +1,4 @@
-"""Traffic of procedural worlds: cars along paths by the Intelligent Driver Model, and what keeps clear of
-them.
+"""Traffic of procedural worlds: cars along paths by the Intelligent Driver Model.
 
 Treiber, Hennecke, Helbing, "Congested traffic states in empirical observations and microscopic simulations",
 Physical Review E 62 (2000).
@@ -16,7 +15,10 @@ from s3jax.scenarios.speed import fastest_speed
 STEPS = 91
 _CAP_STEP = 2.0  # m between the nodes of a car's fastest speeds
 _HEADWAY, _STANDSTILL_GAP = 1.3, 2.0  # s, m
-_JERK, _BRAKE_JERK, _HARDEST = 4.0, 16.0, 9.0
+_ACCEL_JERK = 4.0  # m/s^3
+_BRAKE_RATE = 4.0  # 1/s: comfortable braking is reached, and left, in a quarter of a second
+_FORESIGHT = 0.4  # s by which a driver sees a lower limit coming
+_FREE, _HALTED, _GRIP, _BEND = range(4)  # tables of `_along`
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Driver:
       stop: distance at which to stop (m). hold: seconds of standstill there. release: earliest time to go on
         (s).
       prescribed: [STEPS] speed that is driven whatever stands ahead, NaN where the driver decides.
-      types: kind of road user.
+      type: kind of road user.
     """
 
     path: np.ndarray
@@ -68,15 +70,17 @@ def simulate(drivers: list[Driver]) -> tuple[np.ndarray, np.ndarray]:
 
     stop, hold, release = column("stop"), column("hold"), column("release")
     accel, brake = column("accel"), column("brake")
-    caps = _caps(drivers, stop)
+    along = _along(drivers, stop)
     last = np.array([(len(driver.path) - 2) * SPACING for driver in drivers])
     leader = np.array([driver.leader for driver in drivers])
     length = np.array([driver.size[0] for driver in drivers])
     bumpers = np.where(leader >= 0, (length + length[leader]) / 2, -np.inf)
-    comfort = 2 * np.sqrt(accel * brake)
+    comfort, pedal = 2 * np.sqrt(accel * brake), LOG_DT * _BRAKE_RATE * brake
     prescribed = np.stack([driver.prescribed for driver in drivers])
-    place = column("place")
-    speed = np.minimum(column("speed"), _at(caps, np.zeros(count, int), place))
+    place, speed = column("place"), column("speed")
+    # Who starts on the limit may have to brake at once.
+    speed = np.minimum(speed, _at(along, np.full(count, _FREE), place + speed * 2 * _FORESIGHT))
+    speed = np.minimum(speed, _at(along, np.full(count, _FREE), place))
     speed = np.where(np.isfinite(prescribed[:, 0]), prescribed[:, 0], speed)
     rate, waited = np.zeros(count), np.zeros(count)
     places, speeds = np.zeros((2, count, STEPS))
@@ -84,13 +88,18 @@ def simulate(drivers: list[Driver]) -> tuple[np.ndarray, np.ndarray]:
         places[:, step], speeds[:, step] = place, speed
         waiting = (step * LOG_DT < release) | (waited < hold)
         waited += LOG_DT * ((speed < 0.1) & (place > stop - 3.0))
-        cap = _at(caps, (waiting & (place < stop + 3.0)).astype(int), place + speed * LOG_DT)
+        halt = waiting & (place < stop + 3.0)
+        table = np.where(halt, _HALTED, _FREE)
+        cap = np.minimum(_at(along, table, place), _at(along, table, place + speed * _FORESIGHT))
+        grip, bend = (_at(along, np.full(count, table), place) for table in (_GRIP, _BEND))
+        # What cornering leaves of the friction circle; a little is always left for the brakes.
+        rest = np.sqrt(np.maximum(grip**2 - (bend * speed**2) ** 2, 0.1 * grip**2))
         gap = np.maximum(place[leader] - place - bumpers, 0.1)
         wanted = _STANDSTILL_GAP + np.maximum(speed * (_HEADWAY + (speed - speed[leader]) / comfort), 0.0)
         follow = accel * (1 - (wanted / gap) ** 2)
-        target = np.maximum(np.minimum((cap - speed) / (2 * LOG_DT), follow), -_HARDEST)
-        jerk = LOG_DT * np.where((target < -brake) | (rate < -brake), _BRAKE_JERK, _JERK)
-        rate = np.minimum(np.maximum(target, rate - jerk), rate + jerk)
+        target = np.clip(np.minimum((cap - speed) / (2 * LOG_DT), follow), -rest, rest)
+        rise = np.where(rate < 0, pedal, LOG_DT * _ACCEL_JERK)
+        rate = np.minimum(np.maximum(target, rate - pedal), rate + rise)
         told = prescribed[:, min(step + 1, STEPS - 1)]
         after = np.where(np.isfinite(told), told, np.maximum(speed + rate * LOG_DT, 0.0))
         rate = np.where(after > 0, (after - speed) / LOG_DT, 0.0)
@@ -99,8 +108,8 @@ def simulate(drivers: list[Driver]) -> tuple[np.ndarray, np.ndarray]:
     return places, speeds
 
 
-def _caps(drivers, stop):
-    """Fastest speeds [2, N, nodes] every `_CAP_STEP`: on a free way, and with a halt at `stop`."""
+def _along(drivers, stop):
+    """Tables [4, N, nodes] every `_CAP_STEP`: fastest speed when free and with a halt, grip, curvature."""
     every = round(_CAP_STEP / SPACING)
     nodes = max(len(driver.path) for driver in drivers) // every + 1
     bend, limit, grip = np.zeros((3, len(drivers), nodes))
@@ -129,7 +138,7 @@ def _caps(drivers, stop):
         accel=endless,
         start=endless,
     )
-    return both.reshape(2, len(drivers), nodes)
+    return np.concatenate([both.reshape(2, len(drivers), nodes), grip[None], bend[None]])
 
 
 def _coarse(values, every, nodes, combine):
@@ -138,12 +147,12 @@ def _coarse(values, every, nodes, combine):
     return combine(padded.reshape(nodes, every), axis=1)
 
 
-def _at(caps, which, place):
-    node = np.minimum(place / _CAP_STEP, caps.shape[2] - 1.001)
+def _at(tables, which, place):
+    node = np.minimum(place / _CAP_STEP, tables.shape[2] - 1.001)
     low = node.astype(int)
     rows = np.arange(len(place))
-    before = caps[which, rows, low]
-    return before + (node - low) * (caps[which, rows, low + 1] - before)
+    before = tables[which, rows, low]
+    return before + (node - low) * (tables[which, rows, low + 1] - before)
 
 
 def poses(path: np.ndarray, place: np.ndarray, yaw: np.ndarray | None = None) -> np.ndarray:

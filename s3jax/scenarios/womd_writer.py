@@ -138,10 +138,11 @@ def _lights(scene):
 
 
 def _route(scene, route):
-    """The route from the ego car's first position on, a point a metre; the other rows are padding."""
-    line = resample(route, _MAP_SPACING)
+    """The route from the ego car's first position on, at least a metre apart; the other rows are padding."""
     start = np.array([scene.tracks.x[scene.sdc, 0], scene.tracks.y[scene.sdc, 0]])
-    line = line[int(np.hypot(*(line - start).T).argmin()) :][:ROUTE_POINTS]
+    line = route[int(np.hypot(*(route - start).T).argmin()) :]
+    length = np.hypot(*np.diff(line, axis=0).T).sum()
+    line = resample(line, max(_MAP_SPACING, length / (ROUTE_POINTS - 1)))[:ROUTE_POINTS]
     travelled = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
     shape = (ROUTES, ROUTE_POINTS)
     xyz, valid = np.full((*shape, 3), -1.0, np.float32), np.zeros(shape, np.int64)

@@ -117,9 +117,7 @@ def _queue(config, rng, plan: Plan, path, limit, first, last, stop=np.inf, relea
         speed = (
             rng.uniform(0.6, 1.0) * limit if stop == np.inf else min(limit, np.sqrt(max(stop - place, 0.0)))
         )
-        plan.drivers.append(
-            _car(rng, path, place, speed, limit, leader=leader, stop=stop, release=release, hold=0.0)
-        )
+        plan.drivers.append(_car(rng, path, place, speed, limit, leader=leader, stop=stop, release=release))
         leader = len(plan.drivers)  # the ego car is row 0
         place -= rng.uniform(12.0, 60.0) / max(config.traffic, 0.05)
 
@@ -289,9 +287,7 @@ def _u_turn(config, rng):
     inner, outer = forward[0].path, backward[2].path
     at = 60.0 + rng.uniform(15.0, 40.0)
     middle = np.array([at, LANE_WIDTH])
-    arc = middle + 1.5 * LANE_WIDTH * np.stack(
-        [np.cos(a := np.linspace(-np.pi / 2, np.pi / 2, 34)), np.sin(a)], axis=1
-    )
+    arc = middle + circle(1.5 * LANE_WIDTH, -np.pi / 2, np.pi / 2)
     roads.lane(arc)
     path = join(inner[inner[:, 0] < at], arc, outer[outer[:, 0] < at])
     plan = Plan(roads, _ego(config, rng, smooth(resample(path)), 60.0, rng.uniform(4.0, 8.0), 9.0))
@@ -304,12 +300,8 @@ def _junction(config, rng, turn, wait=False):
     """A junction with a signal, a stop sign or nothing; the ego car comes from the first arm."""
     lanes = int(rng.integers(1, 3))
     arms = 4 if turn == "through" or rng.random() < 0.6 else 3
-    quarter = np.pi / 2
-    angles = (
-        np.array({4: [0, 1, 2, 3], 3: {"left": [0, 2, 3], "right": [0, 1, 2]}.get(turn, [0, 1, 2])}[arms])
-        * quarter
-    )
-    angles = angles + rng.uniform(-0.05, 0.05, arms) * (np.arange(arms) > 0)
+    quarters = [0, 1, 2, 3] if arms == 4 else [0, 2, 3] if turn == "left" else [0, 1, 2]
+    angles = np.array(quarters) * np.pi / 2 + rng.uniform(-0.05, 0.05, arms) * (np.arange(arms) > 0)
     shoulder = _SHOULDER
     radius = 9.5 + (lanes - 0.5) * LANE_WIDTH + rng.uniform(0.0, 6.0)
     roads = RoadMap()

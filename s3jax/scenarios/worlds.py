@@ -1,5 +1,4 @@
-"""Procedural worlds: roads, junctions, signals and traffic around an ego car, in the layout of a logged
-scene.
+"""Procedural worlds: roads, junctions, signals and traffic around an ego car, laid out like a logged scene.
 
 Unlike `s3jax.scenarios.procedural`, which makes bare control tasks by the thousand, a world has a map, other
 road users and lights, can be written as a Waymo Open Motion Dataset record (`s3jax.scenarios.womd_writer`)
@@ -55,6 +54,7 @@ def generate_world(config: WorldConfig, seed: int, kind: str | None = None) -> W
     friction = friction_map(base, _patches(config, rng, plan.ego))
     under = friction_at(friction, *plan.ego.path.T)
     plan.ego.friction = _least_around(under, round(8.0 / SPACING))
+    plan.ego.prescribed = _within_grip(plan.ego)
     for driver in plan.drivers:
         driver.friction = base
     tracks = _tracks(config, rng, plan)
@@ -71,12 +71,19 @@ def generate_world(config: WorldConfig, seed: int, kind: str | None = None) -> W
 
 
 def _patches(config, rng, ego: Driver):
-    if rng.random() >= config.patches:
+    if rng.random() >= config.patches or np.isfinite(ego.prescribed).any():
         return []
     middle = ego.place + rng.uniform(15.0, max(20.0, 6.0 * ego.speed))
     half = rng.uniform(*config.patch_length) / 2
     path = poses(ego.path, np.clip(middle + half * np.linspace(-1, 1, 6), 0.0, (len(ego.path) - 2) * SPACING))
     return [(strip(*path.T), rng.uniform(*config.patch_friction))]
+
+
+def _within_grip(ego: Driver) -> np.ndarray:
+    """The ego car's prescribed speed, changing no faster than the road allows."""
+    most = LOG_DT * 9.81 * ego.grip * ego.friction.min()
+    steps = np.clip(np.diff(ego.prescribed), -most, most)
+    return ego.prescribed[0] + np.concatenate([[0.0], np.cumsum(steps)])
 
 
 def _least_around(values, reach):
