@@ -34,6 +34,8 @@ TYRES = {
     "curvature_rear": Guard(-2.0, 0.9, 0.0),
     "grip_front": Guard(0.6, 1.4, 1.0),  # peak friction coefficient / friction multiplier
     "grip_rear": Guard(0.6, 1.4, 1.0),
+    "shift_front": Guard(-0.03, 0.03, 0.0),  # slip angle at no force (rad): camber, banking, sensor bias
+    "shift_rear": Guard(-0.03, 0.03, 0.0),
     "hidden_front": Guard(0.04, 1.4, 0.7, log=True),  # peak friction coefficient where friction is withheld
     "hidden_rear": Guard(0.04, 1.4, 0.7, log=True),
 }
@@ -142,12 +144,13 @@ def advance(config, values, state: VehicleState, pedals, control, friction):
 
 
 class Axle(NamedTuple):
-    """Tyre coefficients of an axle: peak friction, cornering stiffness / load, C and E."""
+    """Tyre coefficients of an axle: peak friction, cornering stiffness / load, C, E and slip shift (rad)."""
 
     peak: jnp.ndarray
     stiffness: jnp.ndarray
     shape: jnp.ndarray
     curvature: jnp.ndarray
+    shift: jnp.ndarray
 
 
 def axle_coefficients(values, friction) -> tuple[Axle, Axle]:
@@ -161,6 +164,7 @@ def axle_coefficients(values, friction) -> tuple[Axle, Axle]:
             values[f"stiffness_{name}"] * peak ** values["stiffness_exponent"],
             values[f"shape_{name}"],
             values[f"curvature_{name}"],
+            values[f"shift_{name}"],
         )
 
     return axle("front", 0), axle("rear", 1)
@@ -191,25 +195,33 @@ def substep(vehicle: VehicleConfig, values, axles, vx, vy, yaw_rate, angle, peda
 
     sin, cos = jnp.sin(angle), jnp.cos(angle)
     side = vy + a * yaw_rate
-    k_front = lateral_secant(
-        vx * cos + side * sin, side * cos - vx * sin, load_front, used=used_front, **front._asdict()
-    )
-    k_rear = lateral_secant(vx, vy - b * yaw_rate, load_rear, used=used_rear, **rear._asdict())
+    along = vx * cos + side * sin
+    # A tyre makes no force at its shift; what it slides at is measured from there.
+    still_front, still_rear = front.shift * along, rear.shift * vx
+    k_front = _secant(front, along, side * cos - vx * sin - still_front, load_front, used_front)
+    k_rear = _secant(rear, vx, vy - b * yaw_rate - still_rear, load_rear, used_rear)
 
     # [vy, yaw rate] at the end: (I / h + K) [vy, r] = [vy, r] / h + forces that do not depend on them.
     inertia = values["inertia"] * a * b
     kf, kr = k_front * cos * cos, k_rear
     m11, m12 = 1.0 / h + kf + kr, vx + a * kf - b * kr
     m21, m22 = a * kf - b * kr, inertia / h + a * a * kf + b * b * kr
-    push = k_front * sin * cos * vx + (drive_front - brake_front * ahead) * sin
-    right1, right2 = vy / h + push, inertia * yaw_rate / h + a * push
+    push_front = k_front * cos * (sin * vx + still_front) + (drive_front - brake_front * ahead) * sin
+    push_rear = k_rear * still_rear
+    right1 = vy / h + push_front + push_rear
+    right2 = inertia * yaw_rate / h + a * push_front - b * push_rear
     determinant = m11 * m22 - m12 * m21
     vy, yaw_rate = (m22 * right1 - m12 * right2) / determinant, (m11 * right2 - m21 * right1) / determinant
 
-    force = vy * yaw_rate + drive_front * cos + drive_rear + k_front * sin * cos * (vy + a * yaw_rate)
+    cornering = k_front * sin * (cos * (vy + a * yaw_rate) - still_front)
+    force = vy * yaw_rate + drive_front * cos + drive_rear + cornering
     rate = (brake_front + brake_rear) / actuators.soft_abs(vx, 0.3) + k_front * sin * sin
     vx = (vx + h * force) / (1.0 + h * (rate + actuators.resistance(values, vx)))
     return vx, vy, yaw_rate
+
+
+def _secant(axle: Axle, u, w, load, used):
+    return lateral_secant(u, w, load, axle.peak, used, axle.stiffness, axle.shape, axle.curvature)
 
 
 def _share(force, limit):

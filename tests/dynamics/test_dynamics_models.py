@@ -209,3 +209,17 @@ def test_a_car_of_an_ensemble_is_one_member_and_knows_the_spread():
     same = jax.tree.map(lambda leaf: jnp.stack([leaf[0], leaf[0]]), params)
     after, _ = rollout(model, same, carry, controls, frictions)
     assert float(model.disagreement(after)) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_shifted_tyre_pulls_the_car_to_its_side_and_a_parked_car_nowhere():
+    model, params = make("single_track")
+    shifted = params | {"shift_front": params["shift_front"] + 0.5}
+    end = drive(model, shifted, state(vx=15.0), *hold(0.0, 0.1, 1.0, 40))
+    straight = drive(model, params, state(vx=15.0), *hold(0.0, 0.1, 1.0, 40))
+    assert abs(float(straight.y[-1])) < 1e-3
+    # The car turns until the front wheels roll at their shift: a steer angle of the same size.
+    shift = model.describe(shifted)["shift_front"]
+    steered = drive(model, params, state(vx=15.0, steer_angle=shift), *hold(shift / 0.55, 0.1, 1.0, 40))
+    assert float(end.yaw[-1]) == pytest.approx(float(steered.yaw[-1]), rel=0.1)
+    parked = drive(model, shifted, state(), *hold(0.0, -1.0, 1.0, 40))
+    assert abs(float(parked.y[-1])) < 1e-3
