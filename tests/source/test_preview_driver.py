@@ -60,3 +60,25 @@ def test_laps_putnam_park_fast_with_every_vehicle(vehicle, surface):
 def test_laps_circuits_it_was_not_tuned_on(track):
     errors, slide, share = lap("sedan", track, "asphalt", 0.8)
     assert np.abs(errors).max() < 1.5 and np.abs(slide).max() < 0.35 and share < 1.08
+
+
+def print_table():
+    """Prints what the README of `s3jax.source` quotes."""
+    laps = [("sedan", "putnam", surface, 0.85) for surface in ("asphalt", "ice_patches")]
+    laps += [
+        ("sedan", "putnam", surface, 0.7) for surface in ("asphalt", "wet", "snow", "ice", "ice_patches")
+    ]
+    laps += [(vehicle, "putnam", "ice_patches", 0.85) for vehicle in ("hatchback", "van")]
+    laps += [("sedan", track, "asphalt", 0.8) for track in ("kart", "speedway", "esses")]
+    for case in laps:
+        errors, slide, share = lap(*case)
+        rms, worst = np.sqrt(np.mean(errors**2)), np.abs(errors).max()
+        beta = np.degrees(np.abs(slide).max())
+        print(
+            f"{' '.join(map(str, case)):34} lap {len(errors) * DT:6.1f} s ({share:.3f} of the reference's), "
+            f"cross-track RMS {rms:.3f} max {worst:.2f} m, sideslip up to {beta:.1f} deg"
+        )
+
+
+if __name__ == "__main__":
+    print_table()

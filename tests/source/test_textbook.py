@@ -372,3 +372,25 @@ def test_relaxation_length_delays_the_side_force(sedan):
         forces.append(float(tyre[0]["force_y"]))
     rolled = speed * dt * (1 + np.argmax(np.array(forces) > (1 - math.exp(-1)) * forces[-1]))
     assert 0.25 < rolled < 0.8
+
+
+def print_table():
+    """Prints what the README of `s3jax.source` quotes."""
+    for name in ("sedan", "hatchback", "van"):
+        car, aided = EmbeddedCar(name), EmbeddedCar(name, abs=True)
+        car.set_friction(friction_map(1.0))
+        reading = car.reset()
+        while reading.state.vx < 100 * KPH:
+            reading = car.step([0.0, 1.0], 0.01)
+        print(f"{name}: 0-100 km/h {reading.time:.1f} s")
+        for friction in (1.0, 0.3, 0.1):
+            locked, rolling = stop(car, friction)[0], stop(aided, friction)[0]
+            print(f"  100-0 km/h on {friction}: {locked:.1f} m locked, {rolling:.1f} m with anti-lock brakes")
+        for kph in (80, 120):
+            rows = ramp_steer(car, kph * KPH)
+            gradient, limit = understeer_gradient(car, rows), largest_lateral(rows)
+            print(f"  {kph} km/h: understeer {gradient:.2f} deg/g, lateral limit {limit:.2f} g")
+
+
+if __name__ == "__main__":
+    print_table()
