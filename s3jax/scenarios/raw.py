@@ -94,7 +94,7 @@ class Lights(NamedTuple):
         return lights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RawScene:
     """A logged scene.
 

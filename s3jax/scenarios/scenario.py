@@ -13,7 +13,7 @@ def _none(*shape, dtype=np.float32):
     return partial(np.zeros, (0, *shape), dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scenario:
     """A reference to track, the surface under it and what stands around it.
 

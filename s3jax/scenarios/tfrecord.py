@@ -69,6 +69,8 @@ def open_file(path):
         return fsspec.open(path, "rb").open()
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise FileError(f"{path}: a folder, and not a finished scenario store; name files in it") from None
     except ImportError as error:
         raise FileError(f"{path}: {error}; URLs need pip install 's3jax[cloud]'") from None
     except OSError as error:

@@ -64,7 +64,7 @@ def test_empty_missing_and_compressed_files_are_named(tmp_path):
         ("empty", "empty file"),
         ("zipped", "gzip"),
         ("absent", "no such file"),
-        (".", "opened"),
+        (".", "a folder, and not a finished scenario store"),
     ):
         with pytest.raises(FileError, match=reason):
             list(read_records(tmp_path / name))
