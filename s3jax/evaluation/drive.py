@@ -11,8 +11,9 @@ from s3jax.config import Config, ConfigError
 from s3jax.evaluation.closed_loop import Log, PolicyDriver, drive
 from s3jax.evaluation.table import markdown
 from s3jax.progress import Progress, silent
-from s3jax.source.car import EmbeddedCar
+from s3jax.source.base import SourceSimulator
 from s3jax.source.drivers import PreviewConfig, PreviewDriver
+from s3jax.source.vehicle import load_vehicle
 from s3jax.spatial.friction import FrictionMap, friction_map
 from s3jax.tracks.circuits import ice_patches, putnam_park
 from s3jax.tracks.reference import lap_reference
@@ -35,7 +36,12 @@ class DriveConfig(Config):
 
 
 def drive_laps(
-    config: DriveConfig, bundle: str | Path, directory: str | Path, progress: Progress = silent
+    config: DriveConfig,
+    bundle: str | Path,
+    directory: str | Path,
+    progress: Progress = silent,
+    simulator: SourceSimulator | None = None,
+    name: str = "embedded car",
 ) -> dict:
     """Drives one lap per condition and driver; laps already in the folder are not driven again.
 
@@ -44,6 +50,8 @@ def drive_laps(
       bundle: a policy bundle.
       directory: receives `config.yaml`, one log `<condition>_<driver>.npz` each, and `results.json`.
       progress: called with the seconds done and in all.
+      simulator: what is driven; without it, the embedded car `config.vehicle`.
+      name: of the simulator, for the results.
 
     Returns:
       What is in `results.json`: `drives`, one entry per lap with `condition`, `driver`, `end`, `metrics`; and
@@ -59,10 +67,10 @@ def drive_laps(
     for condition in config.conditions:
         if condition not in roads:
             raise ConfigError(f"conditions: unknown {condition!r}; known are {', '.join(roads)}")
-    _claim(directory, config, Path(bundle))
+    _claim(directory, config, Path(bundle), name)
     dt = policy.spec.dt
-    car = EmbeddedCar(config.vehicle)
-    baseline = config.baseline or PreviewConfig.of(car.vehicle)
+    car = simulator or _embedded_car(config)
+    baseline = config.baseline or PreviewConfig.of(load_vehicle(config.vehicle))
     laps = {}
     for condition in config.conditions:
         reference = lap_reference(track, lap_speed(track, roads[condition], config.limits), dt)
@@ -71,8 +79,8 @@ def drive_laps(
     total = sum(float(reference.length) for reference, _ in laps.values()) * dt
     driven, drives = 0.0, []
     half_width = float(min(track.width_left.min(), track.width_right.min())) - CAR_HALF_WIDTH
-    for (condition, name), (reference, driver) in laps.items():
-        path = directory / f"{condition}_{name}.npz"
+    for (condition, who), (reference, driver) in laps.items():
+        path = directory / f"{condition}_{who}.npz"
         if path.exists():
             log = Log.load(path)
         else:
@@ -84,15 +92,15 @@ def drive_laps(
                 dt=dt,
                 half_width=half_width,
                 max_time=config.max_time,
-                progress=lambda done, _, base=driven, note=f"{condition} {name}": progress(
+                progress=lambda done, _, base=driven, note=f"{condition} {who}": progress(
                     base + done, total, note
                 ),
             )
             log.save(path)
         driven += reference.length * dt
-        drives.append({"condition": condition, "driver": name, "end": log.end, "metrics": log.metrics()})
+        drives.append({"condition": condition, "driver": who, "end": log.end, "metrics": log.metrics()})
     results = {
-        "simulator": "embedded car",
+        "simulator": name,
         "settings": config.dump(),
         "lap_length": track.length,
         "drives": drives,
@@ -109,9 +117,17 @@ def course(config: DriveConfig) -> tuple[Track, dict[str, FrictionMap]]:
     return track, {"dry": friction_map("asphalt"), "icy": ice_patches(track)}
 
 
-def _claim(directory: Path, config: DriveConfig, bundle: Path) -> None:
+def _embedded_car(config):
+    from s3jax.source.car import EmbeddedCar  # with MuJoCo and Numba, which driving the game does not need
+
+    return EmbeddedCar(config.vehicle)
+
+
+def _claim(directory: Path, config: DriveConfig, bundle: Path, name: str) -> None:
     """Copies policy and configuration into a new folder, or checks that they are the ones already there."""
-    settings, copy = directory / "config.yaml", directory / "policy.npz"
+    settings, copy, results = (directory / file for file in ("config.yaml", "policy.npz", "results.json"))
+    if results.exists() and json.loads(results.read_text(encoding="utf-8"))["simulator"] != name:
+        raise ConfigError(f"{directory}: holds laps of another simulator; use another folder")
     if settings.exists() and (
         DriveConfig.load(settings) != config or copy.read_bytes() != bundle.read_bytes()
     ):
