@@ -27,7 +27,7 @@ _DWELL = 0.6  # s in a gear before the next shift
 _LOCK_GAIN = 6.0  # N m s of the lock-up clutch
 
 
-@numba.njit(cache=True)
+@numba.njit
 def engine_torque(speed, p):
     """Returns the full-load torque (N m): a ramp from idle, a plateau, constant power, and the limiter."""
     torque = p.max_torque
@@ -40,7 +40,7 @@ def engine_torque(speed, p):
     return torque
 
 
-@numba.njit(cache=True)
+@numba.njit
 def choose_gear(a, output_speed, p, gears):
     """Shifts by a map over throttle and turbine speed, with hysteresis and a dwell time.
 
@@ -61,7 +61,7 @@ def choose_gear(a, output_speed, p, gears):
         a.shift_clock = p.shift_time
 
 
-@numba.njit(cache=True)
+@numba.njit
 def drive_torque(a, wheel_speed, road_speed, p, gears, dt):
     """Advances engine, converter and gearbox by one substep.
 
@@ -109,7 +109,7 @@ def drive_torque(a, wheel_speed, road_speed, p, gears, dt):
     return output * p.efficiency if output > 0.0 else output / p.efficiency
 
 
-@numba.njit(cache=True)
+@numba.njit
 def control_traction(a, slip, p, dt):
     """Traction control: takes the throttle back while a driven wheel slips by more than a tenth."""
     if slip > 0.10:
@@ -118,7 +118,7 @@ def control_traction(a, slip, p, dt):
         a.traction = min(1.0, a.traction + 1.5 * dt)
 
 
-@numba.njit(cache=True)
+@numba.njit
 def move_actuators(a, steer, pedal, p, dt):
     """Moves rack, throttle and brake towards a control by one substep.
 
@@ -136,7 +136,7 @@ def move_actuators(a, steer, pedal, p, dt):
     a.brake += dt / p.brakes.lag * (brake - a.brake)
 
 
-@numba.njit(cache=True)
+@numba.njit
 def wheel_angle(rack, left, p):
     """Returns the angle (rad) of the left or right front wheel: part parallel, part Ackermann."""
     tangent = math.tan(rack)
@@ -145,7 +145,7 @@ def wheel_angle(rack, left, p):
     return rack + p.steering.ackermann * (turned - rack)
 
 
-@numba.njit(cache=True)
+@numba.njit
 def anti_lock(tyre, slip, speed, dt):
     """Anti-lock brakes: releases while a wheel's brake slip exceeds 0.16, builds up below 0.09."""
     if speed < 2.0:

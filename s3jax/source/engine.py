@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import hashlib
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from s3jax.source import driveline, forces, mjcf, tyre
 from s3jax.source.forces import apply_forces
 
 
@@ -75,39 +77,57 @@ def read_cars(where, out):
         out[n, 7], out[n, 8] = roll, pitch
 
 
-@numba.njit(cache=True, nogil=True)
-def run_cars(step, model, where, bodies, count, dt, controls, parameters, actuators, tyres, bristles, road):
-    """Runs N cars, one after the other, for `count` substeps under held controls.
+@numba.njit
+def run_car(step, model, where, bodies, count, dt, control, p, a, tyres, bristles, road):
+    """Runs one car for `count` substeps under a held control.
 
     Args:
-      step: address of `mj_step`. model: of the MjModel that the cars share.
-      where: [N, 6] from `addresses`.
+      step: address of `mj_step`. model: of the MjModel.
+      where: [6] from `addresses`.
       bodies: [5] index of the four wheels and of the chassis.
       count: substeps. dt: (s).
-      controls: [N, 2] steer, pedal.
-      parameters: [1] of type `PARAMETERS`. actuators: [N] of type `ACTUATORS`. tyres: [N, 4] of type `TYRE`.
-      bristles: [N, 4, 2, ROWS].
-      road: base, boxes, polygons and values, as `friction_under` takes them.
+      control: [2] steer, pedal.
+      p, a, tyres, bristles, road: as `apply_forces` takes them.
     """
-    p = parameters[0]
+    qpos = numba.carray(_pointer(where[1]), (17,), np.float64)
+    qvel = numba.carray(_pointer(where[2]), (16,), np.float64)
+    servo = numba.carray(_pointer(where[3]), (2,), np.float64)
+    xfrc = numba.carray(_pointer(where[4]), (bodies.max() + 1, 6), np.float64)
+    qfrc = numba.carray(_pointer(where[5]), (16,), np.float64)
     r = np.empty((3, 3))
-    for n in range(len(where)):
-        qpos = numba.carray(_pointer(where[n, 1]), (17,), np.float64)
-        qvel = numba.carray(_pointer(where[n, 2]), (16,), np.float64)
-        servo = numba.carray(_pointer(where[n, 3]), (2,), np.float64)
-        xfrc = numba.carray(_pointer(where[n, 4]), (bodies.max() + 1, 6), np.float64)
-        qfrc = numba.carray(_pointer(where[n, 5]), (16,), np.float64)
-        a = actuators[n]
-        ax, ay = 0.0, 0.0
-        for _ in range(count):
-            vx, vy = qvel[0], qvel[1]
-            apply_forces(
-                qpos, qvel, controls[n], p, a, tyres[n], bristles[n], road, dt, servo, xfrc, qfrc, bodies, r
-            )
-            heading = math.sqrt(r[0, 0] ** 2 + r[1, 0] ** 2)
-            cos, sin = r[0, 0] / heading, r[1, 0] / heading
-            _call(step, model, where[n, 0])
-            ax += cos * (qvel[0] - vx) + sin * (qvel[1] - vy)
-            ay += cos * (qvel[1] - vy) - sin * (qvel[0] - vx)
-        a.substeps += count
-        a.mean_ax, a.mean_ay = ax / (dt * count), ay / (dt * count)
+    ax, ay = 0.0, 0.0
+    for _ in range(count):
+        vx, vy = qvel[0], qvel[1]
+        apply_forces(qpos, qvel, control, p, a, tyres, bristles, road, dt, servo, xfrc, qfrc, bodies, r)
+        level = math.sqrt(r[0, 0] ** 2 + r[1, 0] ** 2)
+        cos, sin = r[0, 0] / level, r[1, 0] / level
+        _call(step, model, where[0])
+        ax += cos * (qvel[0] - vx) + sin * (qvel[1] - vy)
+        ay += cos * (qvel[1] - vy) - sin * (qvel[0] - vx)
+    a.substeps += count
+    a.mean_ax, a.mean_ay = ax / (dt * count), ay / (dt * count)
+
+
+def _source_digest() -> int:
+    modules = (driveline, forces, mjcf, tyre)
+    text = b"".join(Path(module.__file__).read_bytes() for module in modules)
+    return int.from_bytes(hashlib.sha256(text).digest()[:6])
+
+
+def _compiled(sources: int):
+    # Numba's cache looks only at the file and the closure of the outermost function. Closed over the digest of
+    # what it calls, it is compiled anew when any of that changes.
+    @numba.njit(cache=True, nogil=True)
+    def run_cars(step, model, where, bodies, count, dt, controls, parameters, cars, tyres, bristles, road):
+        """Runs N cars, one after the other: `run_car` with a leading axis [N], but for [1] `parameters`."""
+        _ = sources
+        for n in range(len(where)):
+            run_car(
+                step, model, where[n], bodies, count, dt, controls[n], parameters[0], cars[n], tyres[n],
+                bristles[n], road,
+            )  # fmt: skip
+
+    return run_cars
+
+
+run_cars = _compiled(_source_digest())

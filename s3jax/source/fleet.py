@@ -95,7 +95,8 @@ class Fleet:
         self.bristles[n] = 0
         driveline = self.vehicle.driveline
         turbines = [max(speed, 0) / radius * ratio * driveline.final_ratio for ratio in driveline.ratios]
-        gear = next((i for i, w in enumerate(turbines) if w < 0.34 * driveline.limit_speed), len(turbines) - 1)
+        calm = [w < 0.34 * driveline.limit_speed for w in turbines]  # where a closed throttle does not shift
+        gear = calm.index(True) if any(calm) else len(calm) - 1
         self.actuators[n] = np.zeros((), ACTUATORS)
         self.actuators[n]["gear"] = gear
         self.actuators[n]["engine_speed"] = max(driveline.idle_speed, turbines[gear])

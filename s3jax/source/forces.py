@@ -16,7 +16,7 @@ AIR_DENSITY = 1.2
 _SLIDE, _STEER, _SPIN = mjcf.SLIDE_VELOCITY, mjcf.STEER_VELOCITY, mjcf.SPIN_VELOCITY
 
 
-@numba.njit(cache=True)
+@numba.njit
 def friction_under(x, y, base, boxes, polygons, values):
     """Returns the friction at a point; the scalar equal of `s3jax.spatial.friction.friction_at`.
 
@@ -44,7 +44,7 @@ def friction_under(x, y, base, boxes, polygons, values):
     return base
 
 
-@numba.njit(cache=True)
+@numba.njit
 def rotation(qpos, r):
     """Fills the rotation matrix [3, 3] of the chassis."""
     w, x, y, z = qpos[3], qpos[4], qpos[5], qpos[6]
@@ -53,7 +53,7 @@ def rotation(qpos, r):
     r[2, 0], r[2, 1], r[2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
 
 
-@numba.njit(cache=True)
+@numba.njit
 def apply_forces(qpos, qvel, control, p, a, tyres, bristles, road, dt, servo, xfrc, qfrc, bodies, r):
     """Advances actuators, driveline and tyres by one substep and fills the forces on the multi-body model.
 

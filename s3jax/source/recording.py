@@ -5,6 +5,7 @@ row count and CRC-32 of the rows, and the rows as float64; and, if the episode w
 the total count. Row k holds the reading at t_k and the control applied from t_k to t_k + dt.
 """
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -63,10 +64,11 @@ class Recording(NamedTuple):
 
 def versions() -> dict:
     """Returns the versions of everything that shapes a recording."""
-    names = ("mujoco-core", "numba", "numpy")
-    return {"s3jax": __version__, "python": platform.python_version()} | {
-        name: importlib.metadata.version(name) for name in names
-    }
+    found = {"s3jax": __version__, "python": platform.python_version()}
+    for name in ("mujoco-core", "numba", "numpy", "beamngpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def row_of(reading: VehicleReading, control) -> list[float]:

@@ -36,7 +36,7 @@ TYRE = np.dtype(
 """State and last output of one tyre."""
 
 
-@numba.njit(cache=True)
+@numba.njit
 def tyre_forces(tyre, bristles, slide_x, slide_y, roll, turn, load, friction, p, dt):
     """Advances one tyre by one substep and sets its forces.
 
@@ -92,7 +92,7 @@ def tyre_forces(tyre, bristles, slide_x, slide_y, roll, turn, load, friction, p,
     tyre.force_x, tyre.force_y, tyre.moment_z = -sum_x, -sum_y, -moment
 
 
-@numba.njit(cache=True)
+@numba.njit
 def lift_tyre(tyre, bristles):
     """Clears a tyre that has left the road."""
     tyre.carcass_x, tyre.carcass_y, tyre.patch_x, tyre.patch_y = 0.0, 0.0, 0.0, 0.0

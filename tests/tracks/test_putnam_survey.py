@@ -31,19 +31,25 @@ def align(points, track):
         cos, sin = np.cos(angle), np.sin(angle)
         rotation = np.array([[cos, -sin], [sin, cos]])
         shift = line.mean(axis=0) - rotation @ points.mean(axis=0)
-        for k in range(30):
-            s, lateral = project(track, *(points @ rotation.T + shift).T)
-            keep = (np.abs(lateral) < 3 if k > 8 else np.ones(len(s), bool)) & ~inside(s)
-            foot = point_at_arc(track, s[keep])
-            target = np.stack([foot.x, foot.y], axis=1)
-            a, b = points[keep].mean(axis=0), target.mean(axis=0)
-            u, _, v = np.linalg.svd((points[keep] - a).T @ (target - b))
-            rotation = v.T @ np.diag([1, np.sign(np.linalg.det(v.T @ u.T))]) @ u.T
-            shift = b - rotation @ a
-        score = np.minimum(np.abs(lateral), 5).mean()
+        rotation, shift, lateral = iterate(points[::10], track, rotation, shift, 12)
+        score = np.minimum(np.abs(lateral), 50).mean()
         if best is None or score < best[0]:
-            best = score, s, lateral
-    return best[1:]
+            best = score, rotation, shift
+    rotation, shift, _ = iterate(points, track, *best[1:], 25, reach=3.0)
+    return project(track, *(points @ rotation.T + shift).T)
+
+
+def iterate(points, track, rotation, shift, count, reach=np.inf):
+    for _ in range(count):
+        s, lateral = project(track, *(points @ rotation.T + shift).T)
+        keep = (np.abs(lateral) < reach) & ~inside(s)
+        foot = point_at_arc(track, s[keep])
+        target = np.stack([foot.x, foot.y], axis=1)
+        a, b = points[keep].mean(axis=0), target.mean(axis=0)
+        u, _, v = np.linalg.svd((points[keep] - a).T @ (target - b))
+        rotation = v.T @ np.diag([1, np.sign(np.linalg.det(v.T @ u.T))]) @ u.T
+        shift = b - rotation @ a
+    return rotation, shift, lateral
 
 
 def inside(s):
