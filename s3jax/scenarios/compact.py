@@ -13,6 +13,9 @@ from s3jax.spatial.reference import STANDSTILL_SPEED, make_reference
 MIN_DURATION = 3.0
 """Shortest ego log (s) that makes a scenario."""
 
+MAX_SPEED = 120.0
+"""An ego car whose positions are farther apart than this speed (m/s) allows makes no scenario."""
+
 MAP_RADIUS = 30.0
 """Road edges and lanes farther from the path (m) are left out."""
 
@@ -41,7 +44,7 @@ def compact(scene: RawScene, dt: float, source: str) -> Scenario:
       source: where the scene came from.
 
     Raises:
-      SceneError: if the ego car is valid for less than `MIN_DURATION`.
+      SceneError: if the ego car is valid for less than `MIN_DURATION`, or leaps.
     """
     run = _longest_run(scene.tracks.valid[scene.sdc])
     time = scene.time[run]
@@ -51,6 +54,9 @@ def compact(scene: RawScene, dt: float, source: str) -> Scenario:
         )
     tracks = scene.tracks
     ego = np.stack([tracks.x, tracks.y, tracks.yaw, tracks.vx, tracks.vy])[:, scene.sdc, run]
+    leap = np.hypot(*np.diff(ego[:2], axis=1)) / np.diff(time)
+    if leap.max() > MAX_SPEED:
+        raise SceneError(f"the ego car leaps at step {run.start + int(leap.argmax())}: {leap.max():.0f} m/s")
     origin = ego[:2, 0].copy()
     reference = _reference(time - time[0], *ego, origin, dt)
     path = reference.samples[: reference.length, :2]

@@ -22,7 +22,8 @@ STOP_SIGN, CROSSWALK = 17, 18
 ROAD_LINE_TYPE, ROAD_EDGE_TYPE = 5, 14
 """Map types of a road line and a road edge whose own type is unknown; the known types follow."""
 
-_FAR = 1e6
+_FAR = 1e6  # m
+_LONGEST_STEP = 1.0  # s
 
 
 class SceneError(ValueError):
@@ -132,7 +133,7 @@ def make_scene(
     are dropped, so that nothing behind this point meets them.
 
     Raises:
-      SceneError: if there is no ego car, or time does not increase.
+      SceneError: if there is no ego car, or time does not increase in sensible steps.
     """
     count, steps = tracks.x.shape
     if not 0 <= sdc < count:
@@ -140,8 +141,9 @@ def make_scene(
     if steps == 0:
         raise SceneError("no time steps")
     time = np.asarray(time, float)
-    if not (np.isfinite(time).all() and np.all(np.diff(time) > 0)):
-        raise SceneError("time stamps do not increase")
+    steps = np.diff(time)
+    if not (np.isfinite(time).all() and np.all((steps > 0) & (steps <= _LONGEST_STEP))):
+        raise SceneError(f"time stamps do not increase by up to {_LONGEST_STEP} s")
     numbers = np.stack(tracks[:9])
     valid = tracks.valid & (np.abs(numbers) < _FAR).all(axis=0)
     tracks = Tracks(*np.where(valid, numbers, 0.0), valid, tracks.types, tracks.ids)

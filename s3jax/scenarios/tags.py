@@ -192,7 +192,8 @@ def _measure_map(scene, path, yaw, run):
 def _outline(corners):
     """Points about a metre apart around a polygon, of which some forms of the data give only the corners."""
     closed = np.concatenate([corners, corners[:1]])
-    parts = np.linspace(0.0, 1.0, 1 + int(np.hypot(*np.diff(closed, axis=0).T).max(initial=1.0)))[:, None]
+    longest = np.hypot(*np.diff(closed, axis=0).T).max(initial=1.0)
+    parts = np.linspace(0.0, 1.0, 1 + int(min(longest, 100.0)))[:, None]
     return np.concatenate([a + parts * (b - a) for a, b in zip(closed, closed[1:], strict=False)])
 
 

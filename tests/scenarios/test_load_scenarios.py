@@ -163,6 +163,18 @@ def _with(**values):
     )
 
 
+def leaping():
+    features = small_features()
+    features["state/future/x"][:, 20:] += 1e5
+    return encode_example(features)
+
+
+def timeless():
+    scenario = small_scenario()
+    scenario.timestamps_seconds[90] = 1e9
+    return scenario.SerializeToString()
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -179,6 +191,8 @@ def _with(**values):
                                                                              (10, 1, 80), strict=True)}),
          "valid for only 0 steps"),
         (encode_example(small_features(steps=(0, 1, 0))), "valid for only 1 steps"),
+        (leaping(), "the ego car leaps at step 30"),
+        (timeless(), "time stamps do not increase"),
         (small_scenario(sdc=None).SerializeToString(), "no ego car"),
         (small_scenario(sdc=3).SerializeToString(), "no ego car"),
         (small_scenario(steps=1).SerializeToString(), "valid for only 1 steps"),
