@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -10,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from s3jax.config import Config
 from s3jax.scenarios.procedural import Span, some_weight
-from s3jax.scenarios.raw import CYCLIST, LOG_DT
+from s3jax.scenarios.raw import LOG_DT
 from s3jax.scenarios.roads import (
     LANE_WIDTH,
     SPACING,
@@ -24,10 +23,20 @@ from s3jax.scenarios.roads import (
     resample,
     smooth,
 )
-from s3jax.scenarios.traffic import STEPS, Driver
+from s3jax.scenarios.traffic import STEPS
+from s3jax.scenarios.world_plan import (
+    EGO_SIZE,
+    Plan,
+    add_cyclist,
+    add_neighbours,
+    add_parked,
+    add_queue,
+    add_walkers,
+    draw_limit,
+    ego_car,
+)
 from s3jax.spatial.frames import wrap_angle
 
-_EGO_SIZE = (5.29, 2.33, 1.77)
 _SHOULDER, _PARKING = 0.6, 2.8  # m between the outer lane and the edge
 _RED, _GREEN = 4, 6
 
@@ -72,84 +81,6 @@ class WorldConfig(Config):
     traffic: float = Field(1.0, ge=0, description="density of road users, 1 is ordinary")
 
 
-@dataclass
-class Plan:
-    """A world in the making.
-
-    Attributes:
-      roads: the map.
-      ego: the ego car; row 0 of the traffic.
-      drivers: the other cars and cyclists, in rows from 1 on.
-      walks: footpath, place on it (m) and speed (m/s) of each pedestrian.
-      lights: the lane under each light and its states, [STEPS].
-    """
-
-    roads: RoadMap
-    ego: Driver
-    drivers: list[Driver] = field(default_factory=list)
-    walks: list[tuple[np.ndarray, float, float]] = field(default_factory=list)
-    lights: list[tuple[Lane, np.ndarray]] = field(default_factory=list)
-
-
-def _limit(config, rng, low, high) -> float:
-    return rng.uniform(low, high) * rng.uniform(*config.speed)
-
-
-def _ego(config, rng, path, place, speed, limit, **changes) -> Driver:
-    draw = {name: rng.uniform(*getattr(config, name)) for name in ("lateral", "accel", "brake", "grip")}
-    return Driver(path, place, speed, limit, size=_EGO_SIZE, **draw, **changes)
-
-
-def _car(rng, path, place, speed, limit=13.0, **changes) -> Driver:
-    size = (
-        float(np.clip(rng.normal(4.8, 0.3), 3.8, 6.0)),
-        float(np.clip(rng.normal(2.05, 0.08), 1.75, 2.35)),
-        1.6,
-    )
-    return Driver(path, place, speed, limit, size=size, **changes)
-
-
-def _queue(config, rng, plan: Plan, path, limit, first, last, stop=np.inf, release=0.0) -> None:
-    """Adds cars along a path from `last` back to `first`, each behind the one before."""
-    place = last - rng.uniform(0.0, 25.0)
-    leader = -1
-    while place > first:
-        speed = (
-            rng.uniform(0.6, 1.0) * limit if stop == np.inf else min(limit, np.sqrt(max(stop - place, 0.0)))
-        )
-        plan.drivers.append(_car(rng, path, place, speed, limit, leader=leader, stop=stop, release=release))
-        leader = len(plan.drivers)  # the ego car is row 0
-        place -= rng.uniform(12.0, 60.0) / max(config.traffic, 0.05)
-
-
-def _park(config, rng, plan: Plan, line, side) -> None:
-    """Adds parked cars along a line, `side` metres to its right."""
-    row = resample(offset(line, -side))
-    place = rng.uniform(5.0, 30.0)
-    while place < (len(row) - 20) * SPACING:
-        if rng.random() < 0.6 * min(config.traffic, 1.5):
-            plan.drivers.append(_car(rng, row, place, 0.0, prescribed=np.zeros(STEPS)))
-        place += rng.uniform(6.5, 14.0)
-
-
-def _sidewalk(config, rng, plan: Plan, line, side) -> None:
-    """Adds pedestrians along a line, `side` metres to its right, either way."""
-    path = resample(offset(line, -side))
-    for _ in range(rng.poisson(1.5 * config.traffic)):
-        way = path if rng.random() < 0.5 else path[::-1]
-        plan.walks.append((way, rng.uniform(0.0, 0.8) * len(way) * SPACING, rng.uniform(1.0, 1.8)))
-
-
-def _cyclist(config, rng, plan: Plan, lane: Lane) -> None:
-    if rng.random() < 0.25 * config.traffic:
-        path = resample(offset(lane.path, -LANE_WIDTH / 2 - 0.1))
-        size = (1.8, 0.7, 1.7)
-        speed = rng.uniform(3.0, 6.0)
-        plan.drivers.append(
-            Driver(path, rng.uniform(0, 0.7) * len(path) * SPACING, speed, speed, size=size, type=CYCLIST)
-        )
-
-
 def _road(config, rng, sections, limit, kind="two_way", **changes):
     """A road with traffic on every lane; the ego car starts 60 m along it. Returns the plan and its lanes."""
     roads = RoadMap()
@@ -163,41 +94,27 @@ def _road(config, rng, sections, limit, kind="two_way", **changes):
         forward, backward = roads.one_way(centre, lanes, _SHOULDER), []
     own = int(rng.integers(0, lanes))
     path = smooth(resample(forward[own].path))
-    plan = Plan(roads, _ego(config, rng, path, 60.0, rng.uniform(0.7, 1.0) * limit, limit, **changes))
+    plan = Plan(roads, ego_car(config, rng, path, 60.0, rng.uniform(0.7, 1.0) * limit, limit, **changes))
     for lane in forward + backward:
         if lane is not forward[own]:
-            _queue(
+            add_queue(
                 config, rng, plan, smooth(resample(lane.path)), limit, 10.0, len(lane.path) * SPACING - 120
             )
     if kind == "two_way":
         for side in (forward, backward):
             outer = side[-1].path
             if parking:
-                _park(config, rng, plan, outer, LANE_WIDTH / 2 + 1.4)
+                add_parked(config, rng, plan, outer, LANE_WIDTH / 2 + 1.4)
             else:
-                _cyclist(config, rng, plan, side[-1])
-            _sidewalk(config, rng, plan, outer, LANE_WIDTH / 2 + shoulder + 2.0)
+                add_cyclist(config, rng, plan, side[-1])
+            add_walkers(config, rng, plan, outer, LANE_WIDTH / 2 + shoulder + 2.0)
     return plan, forward, own
 
 
-def _follow(config, rng, plan: Plan, prescribed=None) -> None:
-    """Puts a car ahead of the ego car on its path, and one behind it."""
-    ego = plan.ego
-    limit = float(np.max(ego.limit))
-    ahead = ego.place + rng.uniform(8.0, 14.0) + 1.2 * ego.speed
-    plan.drivers.append(_car(rng, ego.path, ahead, ego.speed, rng.uniform(0.7, 1.0) * limit))
-    if prescribed is not None:
-        plan.drivers[-1].prescribed = prescribed
-    ego.leader = len(plan.drivers)
-    plan.drivers.append(
-        _car(rng, ego.path, ego.place - 12.0 - 1.3 * ego.speed, 0.95 * ego.speed, limit, leader=0)
-    )
-
-
 def _straight(config, rng):
-    plan, _, _ = _road(config, rng, [(420.0, 0.0, 0.0)], _limit(config, rng, 6.0, 15.0))
+    plan, _, _ = _road(config, rng, [(420.0, 0.0, 0.0)], draw_limit(config, rng, 6.0, 15.0))
     if rng.random() < 0.5:
-        _follow(config, rng, plan)
+        add_neighbours(config, rng, plan)
     return plan
 
 
@@ -212,7 +129,7 @@ def _curve(config, rng):
         (ramp, bend, 0),
         (220.0, 0, 0),
     ]
-    return _road(config, rng, sections, _limit(config, rng, 8.0, 15.0))[0]
+    return _road(config, rng, sections, draw_limit(config, rng, 8.0, 15.0))[0]
 
 
 def _s_curve(config, rng):
@@ -220,13 +137,15 @@ def _s_curve(config, rng):
     arc, ramp = rng.uniform(0.4, 0.9) / abs(bend), rng.uniform(15.0, 25.0)
     there = [(ramp, 0, bend), (arc, bend, bend), (ramp, bend, 0)]
     back = [(ramp, 0, -bend), (arc, -bend, -bend), (ramp, -bend, 0)]
-    return _road(config, rng, [(80.0, 0, 0), *there, *back, (200.0, 0, 0)], _limit(config, rng, 9.0, 15.0))[0]
+    return _road(
+        config, rng, [(80.0, 0, 0), *there, *back, (200.0, 0, 0)], draw_limit(config, rng, 9.0, 15.0)
+    )[0]
 
 
 def _fast_curve(config, rng):
     bend = rng.choice([-1, 1]) / rng.uniform(220.0, 600.0)
     sections = [(80.0, 0, 0), (70.0, 0, bend), (300.0, bend, bend), (70.0, bend, 0), (100.0, 0, 0)]
-    return _road(config, rng, sections, _limit(config, rng, 20.0, 32.0), kind="one_way")[0]
+    return _road(config, rng, sections, draw_limit(config, rng, 20.0, 32.0), kind="one_way")[0]
 
 
 def _change(plan: Plan, lane: Lane, side: float, begin: float, length: float) -> None:
@@ -237,7 +156,7 @@ def _change(plan: Plan, lane: Lane, side: float, begin: float, length: float) ->
 
 
 def _lane_change(config, rng):
-    limit = _limit(config, rng, 9.0, 18.0)
+    limit = draw_limit(config, rng, 9.0, 18.0)
     plan, forward, own = _road(config, rng, [(500.0, 0, 0)], limit, kind="one_way")
     side = 1.0 if own == len(forward) - 1 else -1.0
     _change(plan, forward[own], side, 60.0 + rng.uniform(5.0, 40.0), rng.uniform(3.0, 5.0) * limit)
@@ -246,21 +165,21 @@ def _lane_change(config, rng):
 
 def _merge(config, rng):
     """The rightmost lane ends; the ego car leaves it for the next one."""
-    limit = _limit(config, rng, 12.0, 22.0)
+    limit = draw_limit(config, rng, 12.0, 22.0)
     roads = RoadMap()
     lanes, left = int(rng.integers(2, 4)), chain([(560.0, 0.0, 0.0)])
     end = 60.0 + rng.uniform(6.0, 8.0) * limit
     along = np.clip((np.arange(len(left)) * SPACING - end) / 50.0, 0.0, 1.0)
     made = roads.one_way(left, lanes, _SHOULDER, narrow=LANE_WIDTH * along**2 * (3 - 2 * along))
-    plan = Plan(roads, _ego(config, rng, made[-1].path, 60.0, 0.8 * limit, limit))
+    plan = Plan(roads, ego_car(config, rng, made[-1].path, 60.0, 0.8 * limit, limit))
     _change(plan, made[-1], 1.0, 60.0 + rng.uniform(0.5, 1.5) * limit, rng.uniform(3.0, 4.5) * limit)
     for lane in made[:-1]:
-        _queue(config, rng, plan, smooth(resample(lane.path)), limit, 10.0, 420.0)
+        add_queue(config, rng, plan, smooth(resample(lane.path)), limit, 10.0, 420.0)
     return plan
 
 
 def _brake(config, rng):
-    plan, _, _ = _road(config, rng, [(420.0, 0.0, 0.0)], _limit(config, rng, 10.0, 16.0))
+    plan, _, _ = _road(config, rng, [(420.0, 0.0, 0.0)], draw_limit(config, rng, 10.0, 16.0))
     ego = plan.ego
     begin, rate = rng.uniform(1.5, 5.0), rng.uniform(*config.hard_brake)
     time = np.arange(STEPS) * LOG_DT
@@ -272,12 +191,12 @@ def _brake(config, rng):
 
 
 def _stop_and_go(config, rng):
-    plan, _, _ = _road(config, rng, [(320.0, 0.0, 0.0)], _limit(config, rng, 5.0, 11.0))
+    plan, _, _ = _road(config, rng, [(320.0, 0.0, 0.0)], draw_limit(config, rng, 5.0, 11.0))
     time = np.arange(STEPS) * LOG_DT
     mean, swing = rng.uniform(1.0, 4.0), rng.uniform(1.5, 4.5)
     speed = np.maximum(mean + swing * np.sin(2 * np.pi * (time / rng.uniform(5.0, 9.0) + rng.random())), 0.0)
     plan.ego.speed = float(speed[0])
-    _follow(config, rng, plan, prescribed=speed)
+    add_neighbours(config, rng, plan, prescribed=speed)
     return plan
 
 
@@ -290,9 +209,9 @@ def _u_turn(config, rng):
     arc = middle + circle(1.5 * LANE_WIDTH, -np.pi / 2, np.pi / 2)
     roads.lane(arc)
     path = join(inner[inner[:, 0] < at], arc, outer[outer[:, 0] < at])
-    plan = Plan(roads, _ego(config, rng, smooth(resample(path)), 60.0, rng.uniform(4.0, 8.0), 9.0))
+    plan = Plan(roads, ego_car(config, rng, smooth(resample(path)), 60.0, rng.uniform(4.0, 8.0), 9.0))
     for lane in forward[1:]:
-        _queue(config, rng, plan, smooth(resample(lane.path)), 11.0, 10.0, 160.0)
+        add_queue(config, rng, plan, smooth(resample(lane.path)), 11.0, 10.0, 160.0)
     return plan
 
 
@@ -306,7 +225,7 @@ def _junction(config, rng, turn, wait=False):
     radius = 9.5 + (lanes - 0.5) * LANE_WIDTH + rng.uniform(0.0, 6.0)
     roads = RoadMap()
     made = roads.junction(angles, lanes, radius, 110.0, shoulder)
-    limit = _limit(config, rng, 8.0, 13.0)
+    limit = draw_limit(config, rng, 8.0, 13.0)
     signalled = wait or rng.random() < 0.5
     sign = not signalled and rng.random() < 0.6
     path = None
@@ -326,10 +245,10 @@ def _junction(config, rng, turn, wait=False):
                     path = whole
     line = 110.0 - 1.0
     release = np.inf if wait else rng.uniform(1.0, 4.0) if signalled and rng.random() < 0.4 else 0.0
-    stop = line - _EGO_SIZE[0] / 2 if signalled or sign else np.inf
+    stop = line - EGO_SIZE[0] / 2 if signalled or sign else np.inf
     far = min(rng.uniform(15.0, 55.0), 4.0 * limit)
-    place = stop if wait and rng.random() < 0.7 else line - _EGO_SIZE[0] / 2 - far
-    ego = _ego(config, rng, path, place, 0.0 if place == stop else rng.uniform(0.6, 0.9) * limit, limit)
+    place = stop if wait and rng.random() < 0.7 else line - EGO_SIZE[0] / 2 - far
+    ego = ego_car(config, rng, path, place, 0.0 if place == stop else rng.uniform(0.6, 0.9) * limit, limit)
     ego.stop, ego.release, ego.hold = stop, release, rng.uniform(0.8, 2.0) if sign else 0.0
     plan = Plan(roads, ego)
     if place != stop and np.isfinite(stop):
@@ -343,7 +262,7 @@ def _junction(config, rng, turn, wait=False):
             # Who crosses the ego car's way waits while it may go, and the others wait with it.
             go = (0.0 if release > 0 else np.inf) if crossing else release
             front, last = (line - 2.5, line - 4.0) if go > 0 else (np.inf, 180.0)
-            _queue(config, rng, plan, whole, limit, 20.0, last, front, go)
+            add_queue(config, rng, plan, whole, limit, 20.0, last, front, go)
     for arm in made[1:]:
         if rng.random() < 0.6:
             middle = (arm.inbound[0].path[-5] + arm.outbound[0].path[4]) / 2
@@ -354,7 +273,7 @@ def _junction(config, rng, turn, wait=False):
     for arm in made:
         width = LANE_WIDTH / 2 + shoulder + 2.0
         for line_ in (arm.inbound[-1].path, arm.outbound[-1].path):
-            _sidewalk(config, rng, plan, line_[: len(line_) - 20], width)
+            add_walkers(config, rng, plan, line_[: len(line_) - 20], width)
     if sign:
         for arm in made:
             end = arm.inbound[-1].path
@@ -379,10 +298,10 @@ def _roundabout(config, rng):
         return smooth(resample(join(into, entry.path, arc, leaving.path, out)))
 
     path = way(0, leave)
-    limit = _limit(config, rng, 8.0, 12.0)
-    plan = Plan(roads, _ego(config, rng, path, rng.uniform(15.0, 45.0), 0.8 * limit, limit))
+    limit = draw_limit(config, rng, 8.0, 12.0)
+    plan = Plan(roads, ego_car(config, rng, path, rng.uniform(15.0, 45.0), 0.8 * limit, limit))
     for i in range(1, arms):
-        _queue(
+        add_queue(
             config,
             rng,
             plan,
@@ -394,8 +313,8 @@ def _roundabout(config, rng):
             release=np.inf,
         )
         if i != leave:
-            _queue(config, rng, plan, smooth(resample(made[i].outbound[0].path)), limit, 5.0, 60.0)
-        _sidewalk(config, rng, plan, made[i].inbound[0].path, LANE_WIDTH / 2 + shoulder + 2.0)
+            add_queue(config, rng, plan, smooth(resample(made[i].outbound[0].path)), limit, 5.0, 60.0)
+        add_walkers(config, rng, plan, made[i].inbound[0].path, LANE_WIDTH / 2 + shoulder + 2.0)
     return plan
 
 

@@ -14,7 +14,8 @@ from s3jax.scenarios.procedural import strip
 from s3jax.scenarios.raw import LOG_DT, PEDESTRIAN, Lights, RawScene, Tracks, make_scene
 from s3jax.scenarios.roads import SPACING, heading
 from s3jax.scenarios.traffic import STEPS, Driver, poses, simulate
-from s3jax.scenarios.world_kinds import KINDS, Plan, WorldConfig
+from s3jax.scenarios.world_kinds import KINDS, WorldConfig
+from s3jax.scenarios.world_plan import Plan
 from s3jax.spatial.frames import wrap_angle
 from s3jax.spatial.friction import friction_at, friction_map
 
