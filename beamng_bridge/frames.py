@@ -130,3 +130,42 @@ def turn_rate(headings, interval: float) -> float:
     if len(h) == 2:
         return float(h[1] - h[0]) / interval
     return float(3 * h[2] - 4 * h[1] + h[0]) / (2 * interval)
+
+
+def measured_mounting(state: dict, centre, mounting: Mounting) -> Mounting:
+    """Returns a mounting with the offset from the reference node (`pos`) to a centre of gravity (m)."""
+    forward, left = to_body(centre[0] - state["pos"][0], centre[1] - state["pos"][1], heading(state["dir"]))
+    return mounting.model_copy(update={"forward": float(forward), "left": float(left)})
+
+
+def fitted_alignment(track_points, level_points, z: float = 0.2, tolerance: float = 0.5) -> Alignment:
+    """Returns the alignment that maps points of the track onto points of the level: no scale, no mirror.
+
+    Least squares (Umeyama, 1991, without scale).
+
+    Args:
+      track_points: [N, 2] (m), at least three.
+      level_points: [N, 2] the same points in the level (m).
+      z: height at which cars are placed (m).
+      tolerance: largest distance left over (m).
+
+    Raises:
+      ValueError: if there are too few points, or one is left further away than the tolerance.
+    """
+    a, b = np.asarray(track_points, float), np.asarray(level_points, float)
+    if a.shape != b.shape or a.ndim != 2 or a.shape[1] != 2 or len(a) < 3:
+        raise ValueError(
+            f"alignment needs two lists of at least 3 points, got shapes {a.shape} and {b.shape}"
+        )
+    mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
+    p, q = a - mean_a, b - mean_b
+    yaw = math.atan2(float(np.sum(p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0])), float(np.sum(p * q)))
+    moved = np.stack(to_world(a[:, 0], a[:, 1], yaw), axis=1)
+    shift = mean_b - np.stack(to_world(*mean_a, yaw))
+    left = np.hypot(*(moved + shift - b).T)
+    if not left.max() <= tolerance:
+        raise ValueError(
+            f"point {int(left.argmax())} is {left.max():.2f} m off after alignment, more than "
+            f"{tolerance:g} m: is it the same place on track and level, or is the level scaled or mirrored?"
+        )
+    return Alignment(x=float(shift[0]), y=float(shift[1]), yaw=yaw, z=z)

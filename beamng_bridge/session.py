@@ -80,27 +80,31 @@ def _guarded(method):
 
 
 class Session:
-    """A loaded scenario with one car, paused; stepped by `step`. A context manager.
+    """A loaded scenario with one car, paused, stepped by `step`; a context manager.
 
     Args:
       config: how to reach the game and what to load.
+      attach: take the running game and the player's car as they are: nothing is loaded, paused or driven.
 
     Raises:
       SessionError: if beamngpy is missing or of another version, or the game is not there or refuses.
     """
 
-    def __init__(self, config: SessionConfig):
+    def __init__(self, config: SessionConfig, attach: bool = False):
         self.config, self.lost = config, ""
+        self._attached = attach
         self._time = None
         beamngpy = _import()
         self._bng = beamngpy.BeamNGpy(
             config.host, config.port, quit_on_close=False, socket_timeout=config.timeout
         )
         self._vehicle = beamngpy.Vehicle("ego", model=config.model, part_config=config.part_config)
-        self._vehicle.sensors.attach("electrics", beamngpy.sensors.Electrics())
         try:
             self._connect()
-            self._load(beamngpy)
+            if attach:
+                self._join(beamngpy)
+            else:
+                self._load(beamngpy)
         except BaseException:
             self.close()
             raise
@@ -126,6 +130,7 @@ class Session:
     @_guarded
     def _load(self, beamngpy):
         bng, config = self._bng, self.config
+        self._vehicle.sensors.attach("electrics", beamngpy.sensors.Electrics())
         scenario = beamngpy.Scenario(config.level, "s3jax_bridge")
         scenario.add_vehicle(self._vehicle, pos=(0.0, 0.0, 0.2), rot_quat=(0, 0, 0, 1), safe_spawn=False)
         scenario.make(bng)
@@ -138,6 +143,15 @@ class Session:
         bng.settings.set_deterministic(config.steps_per_second)
         bng.control.pause()
         self._vehicle.set_shift_mode("realistic_automatic")
+
+    @_guarded
+    def _join(self, beamngpy):
+        player = self._bng.vehicles.get_player_vehicle_id()["vid"]
+        self._vehicle = self._bng.vehicles.get_current(include_config=False)[player]
+        self._vehicle.sensors.attach("electrics", beamngpy.sensors.Electrics())
+        self._vehicle.connect(self._bng)
+        self._wait(self._bng.connection, self.config.timeout)
+        self._wait(self._vehicle.connection, self.config.timeout)
 
     @staticmethod
     def _wait(connection, seconds):
@@ -226,7 +240,7 @@ class Session:
 
     def close(self) -> None:
         """Leaves the car braking and the game paused, if it answers, and disconnects; never quits it."""
-        if not self.lost and self._vehicle.connection is not None:
+        if not self.lost and not self._attached and self._vehicle.connection is not None:
             for farewell in (
                 lambda: self.send({"steering": 0.0, "throttle": 0.0, "brake": 1.0}),
                 lambda: self._bng.control.pause(),

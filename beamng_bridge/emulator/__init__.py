@@ -4,7 +4,17 @@ Written from the shapes of the messages that beamngpy 1.36 exchanges. It shares 
 bridge: a flipped sign in either has to show as a car that drives the wrong way.
 """
 
-from beamng_bridge.emulator.game import Game
-from beamng_bridge.emulator.server import Emulator
-
 __all__ = ["Emulator", "Game"]
+
+
+def __getattr__(name):
+    """Imports on use: the server needs msgpack, which comes with beamngpy."""
+    if name == "Emulator":
+        from beamng_bridge.emulator.server import Emulator
+
+        return Emulator
+    if name == "Game":
+        from beamng_bridge.emulator.game import Game
+
+        return Game
+    raise AttributeError(name)

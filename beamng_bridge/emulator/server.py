@@ -246,6 +246,7 @@ class Emulator:
 
     def _engine_GetCurrentVehicles(self, message):
         car = {"id": 1, "model": "emulated", "name": "ego", "options": {}}
+        car["port"] = self._vehicle.getsockname()[1]
         return {"type": "GetCurrentVehicles", "result": {"ego": car} if self.loaded else []}
 
     def _engine_GetPlayerVehicleID(self, message):

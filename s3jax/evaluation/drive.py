@@ -20,6 +20,9 @@ from s3jax.tracks.reference import lap_reference
 from s3jax.tracks.speed import SpeedLimits, lap_speed
 from s3jax.tracks.track import Track
 
+EMBEDDED = "embedded car"
+"""Name of the default simulator in results."""
+
 CAR_HALF_WIDTH = 0.9
 """Half the car's width (m): its centre has to stay this far inside the edge of the track."""
 
@@ -41,7 +44,7 @@ def drive_laps(
     directory: str | Path,
     progress: Progress = silent,
     simulator: SourceSimulator | None = None,
-    name: str = "embedded car",
+    name: str = EMBEDDED,
 ) -> dict:
     """Drives one lap per condition and driver; laps already in the folder are not driven again.
 

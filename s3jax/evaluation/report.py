@@ -8,7 +8,7 @@ from pathlib import Path
 from s3jax import __version__, demo
 from s3jax.archive import FileError, atomic_path
 from s3jax.evaluation.closed_loop import FINISHED, Log
-from s3jax.evaluation.drive import DriveConfig, course
+from s3jax.evaluation.drive import EMBEDDED, DriveConfig, course
 from s3jax.evaluation.table import HEAD, rows
 from s3jax.progress import Progress, silent
 from s3jax.viz import page
@@ -18,16 +18,21 @@ from s3jax.viz.training import open_loop_errors, training_curves
 
 PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy", "mujoco-core", "numba", "matplotlib")
 
-LIMITS = (
+EMBEDDED_LIMIT = (
     "The source simulator is our own multi-body car on a flat road. It has not been compared with a "
-    "measured car, and it is not BeamNG.",
+    "measured car, and it is not BeamNG."
+)
+GAME_LIMIT = (
+    "These laps were driven through the BeamNG bridge, whose results do not tell the game from its emulator. "
+    "Ice patches switch the whole road at once, and the friction shown is what was asked for."
+)
+LIMITS = (
     "One lap per road and driver, from a flying start on the centre line. The simulation is deterministic: "
     "a lap repeated is the same lap. Nothing here is an average over seeds.",
     "Both drivers follow the same reference, whose speed profile knows where the ice is. The policy sees "
     "its speeds ahead and feels the road through its own motion; the baseline is told the friction under "
     "its wheels.",
     "Metrics cover the part that was driven: compare a lap that ended early by its completion first.",
-    "The policy was trained in a model distilled from the same simulator that it drives here.",
 )
 
 
@@ -104,7 +109,8 @@ def write_report(directory: str | Path, progress: Progress = silent) -> Path:
             "Reward and tracking errors inside the distilled model during training.",
         )
     blocks += [page.heading("How it was made"), *_provenance(directory, stages, results)]
-    blocks += [page.heading("Limits"), page.bullets(LIMITS)]
+    first = EMBEDDED_LIMIT if results["simulator"] == EMBEDDED else GAME_LIMIT
+    blocks += [page.heading("Limits"), page.bullets([first, *LIMITS])]
     _write(figures / "table.md", results["table"] + "\n")
     _write(figures / "table.json", json.dumps(results["drives"], indent=2))
     _write(

@@ -4,11 +4,6 @@ import importlib.util
 
 import pytest
 
-from beamng_bridge.emulator import Emulator, Game
-from beamng_bridge.emulator.game import NODE_BEHIND, NODE_RIGHT
-from beamng_bridge.frames import Mounting
-from beamng_bridge.session import Session, SessionConfig
-
 
 @pytest.fixture(scope="session")
 def beamngpy():
@@ -18,17 +13,24 @@ def beamngpy():
 
 @pytest.fixture
 def emulator(beamngpy):
+    from beamng_bridge.emulator import Emulator, Game
+
     with Emulator(Game()) as emulator:
         yield emulator
 
 
 @pytest.fixture
 def session(emulator):
+    from beamng_bridge.session import Session, SessionConfig
+
     with Session(SessionConfig(port=emulator.port)) as session:
         yield session
 
 
 @pytest.fixture
 def mounting(emulator):
+    from beamng_bridge.emulator.game import NODE_BEHIND, NODE_RIGHT
+    from beamng_bridge.frames import Mounting
+
     max_angle = emulator.game.car.vehicle.steering.max_angle
     return Mounting(forward=NODE_BEHIND, left=NODE_RIGHT, max_angle=max_angle)

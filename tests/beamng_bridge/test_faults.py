@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pytest
 
-from beamng_bridge.emulator import Emulator, Game
 from beamng_bridge.emulator.faults import KINDS, Fault
 from beamng_bridge.frames import Alignment
 from beamng_bridge.session import Session, SessionConfig, SessionError, connect
@@ -78,6 +77,8 @@ def test_no_game_is_said_plainly_and_tried_again_with_growing_pauses(beamngpy):
 
 def test_another_protocol_is_refused(beamngpy, monkeypatch):
     monkeypatch.setattr("beamng_bridge.emulator.server.PROTOCOL", "v1.26")
+    from beamng_bridge.emulator import Emulator, Game
+
     with (
         Emulator(Game()) as emulator,
         pytest.raises(SessionError, match="Mismatching BeamNGpy protocol versions"),
@@ -101,7 +102,7 @@ def test_inputs_of_a_gamepad_lag_and_direct_ones_do_not(emulator):
             assert session.poll()[1]["steering_input"] == pytest.approx(expected)
 
 
-def test_importing_the_bridge_imports_neither_jax_nor_beamngpy():
+def test_importing_the_bridge_imports_neither_jax_nor_beamngpy(beamngpy):
     modules = ["session", "simulator", "surfaces", "frames", "bundle", "emulator"]
     code = "; ".join(f"import beamng_bridge.{name}" for name in modules) + (
         "; import sys; heavy = {'jax', 'flax', 'tensorflow', 'beamngpy'} & set(sys.modules)"
