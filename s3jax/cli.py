@@ -6,6 +6,7 @@ from pathlib import Path
 
 from s3jax import __version__
 from s3jax.archive import FileError
+from s3jax.cli_tools import add_tools
 from s3jax.config import ConfigError
 from s3jax.progress import bar
 
@@ -77,14 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", _report, "pictures, tables and an HTML page of a run's laps", configured=False)
     sub.add_argument("run_folder", type=Path, metavar="RUN", help="folder that holds `drive`")
 
-    sub = command("scenarios", None, "look at scenario files", configured=False)
-    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser("show", help="draw the scenes of a file")
-    show.add_argument("files", nargs="+", metavar="FILE", help="WOMD file or pattern")
-    show.add_argument("--out", type=Path, default=Path("runs/scenes"), help="folder for the pictures")
-    show.add_argument("--limit", type=int, default=10, help="most scenes to draw (default 10)")
-    show.set_defaults(run=_scenarios_show)
-
+    add_tools(commands)
     command("doctor", _doctor, "say what is installed and which devices JAX sees", configured=False)
     return parser
 
@@ -101,7 +95,7 @@ def _collect(args):
     config = CollectConfig.load(args.config, args.overrides)
     with bar("collect", "episode") as progress:
         summary = collect(config, args.out, progress)
-    print(f"{summary['simulated_minutes']:.1f} simulated minutes in {args.out}")
+    print(summary["table"])
 
 
 def _distil(args):
@@ -157,17 +151,6 @@ def _report(args):
     with bar("report", "picture") as progress:
         path = write_report(args.run_folder, progress)
     print(path)
-
-
-def _scenarios_show(args):
-    from s3jax.scenarios.draw import draw
-    from s3jax.scenarios.load import load_scenarios
-
-    args.out.mkdir(parents=True, exist_ok=True)
-    for scenario in load_scenarios(args.files, limit=args.limit):
-        path = args.out / f"{scenario.id}.png"
-        draw(scenario, path)
-        print(path)
 
 
 def _doctor(args):
