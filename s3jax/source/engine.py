@@ -115,8 +115,8 @@ def _source_digest() -> int:
 
 
 def _compiled(sources: int):
-    # Numba's cache looks only at the file and the closure of the outermost function. Closed over the digest of
-    # what it calls, it is compiled anew when any of that changes.
+    # Numba's cache looks only at the file and the closure of the outermost function. Closed over the digest
+    # of what it calls, it is compiled anew when any of that changes.
     @numba.njit(cache=True, nogil=True)
     def run_cars(step, model, where, bodies, count, dt, controls, parameters, cars, tyres, bristles, road):
         """Runs N cars, one after the other: `run_car` with a leading axis [N], but for [1] `parameters`."""
