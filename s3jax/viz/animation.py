@@ -1,22 +1,24 @@
 """Laps as an animated GIF: the circuit from above, and each car close up with the road turned its way."""
 
+import functools
 import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import get_data_path
 from PIL import Image, ImageDraw, ImageFont
 
 from s3jax.archive import atomic_path
 from s3jax.spatial.frames import to_body
 from s3jax.spatial.friction import FrictionMap
 from s3jax.tracks.track import Track, point_at_arc
-from s3jax.viz.laps import track_edges
+from s3jax.viz.laps import patch_labels, track_edges
 from s3jax.viz.style import FAINT, GRASS, ICE, ICE_EDGE, INK, ROAD, colours
 
 WIDTH, MAP_HEIGHT, CAMERA_HEIGHT, BAR = 720, 400, 150, 26
 COLOURS = 40
+SPEEDUP = 8  # times real time, at 10 frames per second
+MOST_FRAMES = 200  # keeps a GIF below 3 MB
 SCALE = 2  # drawn larger and reduced, for smooth edges
 METRES_AHEAD, METRES_BEHIND = 42.0, 30.0  # what a camera shows
 CAR_LENGTH, CAR_WIDTH = 4.6, 1.8
@@ -42,10 +44,8 @@ class _Painter(NamedTuple):
             self.draw.line(self.pixels(points), fill=fill, width=width, joint="curve")
 
 
-def lap_gif(
-    path: str | Path, track: Track, road: FrictionMap, laps: dict, title: str = "", speedup: float = 10.0
-) -> Path:
-    """Animates one lap of several drivers who start together.
+def lap_gif(path: str | Path, track: Track, road: FrictionMap, laps: dict, title: str = "") -> Path:
+    """Animates one lap of several drivers who start together, `SPEEDUP` times faster, or more if it is long.
 
     Args:
       path: the GIF, written atomically.
@@ -53,7 +53,6 @@ def lap_gif(
       road: its friction.
       laps: driver -> Log.
       title: shown above.
-      speedup: how many times faster than real time, at 10 frames per second.
 
     Returns:
       The path.
@@ -62,13 +61,14 @@ def lap_gif(
     stage, to_map = _background(track, road, len(laps), title)
     left, right = track_edges(track)
     seconds = max(log.columns["time"][-1] for log in laps.values())
+    speedup = max(SPEEDUP, math.ceil(seconds / (0.1 * (MOST_FRAMES - 1))))
     times = np.append(np.arange(0.0, seconds, 0.1 * speedup), seconds)
     frames = []
     for time in times:
         frame = stage.copy()
         draw = ImageDraw.Draw(frame)
         for i, (driver, log) in enumerate(laps.items()):
-            row = min(round(time / log.dt), len(log.columns["time"]) - 1)
+            row = min(max(round(time / log.dt) - 1, 0), len(log.columns["time"]) - 1)
             over = time > log.columns["time"][-1] and log.end
             camera = _camera(left, right, road, log, row, palette[driver])
             top = SCALE * (BAR + MAP_HEIGHT + i * (BAR + CAMERA_HEIGHT))
@@ -82,7 +82,7 @@ def lap_gif(
                 outline="white",
                 width=2 * SCALE,
             )
-        _text(draw, (WIDTH - 12, 6), f"{time:6.1f} s   ({speedup:g}x)", 13, INK, "rt")
+        _text(draw, (WIDTH - 12, 6), f"{time:6.1f} s   ({speedup}x)", 13, INK, "rt")
         frames.append(frame.reduce(SCALE))
     colour_table = frames[len(frames) // 2].quantize(COLOURS, dither=Image.Dither.NONE)
     frames = [frame.quantize(palette=colour_table, dither=Image.Dither.NONE) for frame in frames]
@@ -119,6 +119,9 @@ def _background(track, road, cars, title):
         draw.ellipse([value + side * 5 * SCALE for side in (-1, 1) for value in pixel], fill=ROAD)
     for polygon in road.polygons:
         painter.polygon(polygon, ICE, ICE, 5 * SCALE)
+    for number, (x, y) in enumerate(patch_labels(track, road, aside=18.0), 1):
+        place = (origin[0] + zoom * x) / SCALE, (origin[1] - zoom * y) / SCALE
+        _text(draw, place, str(number), 11, ICE_EDGE, "mm")
     start = point_at_arc(track, np.zeros(2), np.array([-14.0, 14.0]))
     painter.line(np.stack([start.x, start.y], axis=1), INK, 2 * SCALE)
     _text(draw, (12, 6), title, 13, INK, "lt")
@@ -194,5 +197,11 @@ def _caption(draw, top, driver, log, row, colour, over):
 
 
 def _text(draw, place, text, size, fill, anchor):
-    font = ImageFont.truetype(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf", size * SCALE)
-    draw.text((place[0] * SCALE, place[1] * SCALE), text, fill=fill, font=font, anchor=anchor)
+    draw.text((place[0] * SCALE, place[1] * SCALE), text, fill=fill, font=_font(size), anchor=anchor)
+
+
+@functools.cache
+def _font(size):
+    from matplotlib import get_data_path  # its DejaVu Sans is there wherever Matplotlib is
+
+    return ImageFont.truetype(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf", size * SCALE)

@@ -3,36 +3,32 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from s3jax.spatial.friction import FrictionMap
 from s3jax.tracks.track import Track, point_at_arc, project
 from s3jax.viz.style import FAINT, ICE, ICE_EDGE, INK, ROAD, colours, save, styled, subplots
 
-_LABELS = {"cross_track": "cross-track error (m)", "speed": "speed (m/s)"}
-
 
 @styled
-def lap_maps(path: str | Path, track: Track, roads: dict, laps: dict, colour: str = "cross_track") -> Path:
-    """Draws every lap from above, one panel each, its path coloured by a quantity.
+def lap_maps(path: str | Path, track: Track, roads: dict, laps: dict) -> Path:
+    """Draws every lap from above, one panel each, its path coloured by the size of the cross-track error.
 
     Args:
       path: the picture.
       track: the circuit.
       roads: condition -> FrictionMap.
       laps: (condition, driver) -> Log.
-      colour: "cross_track" (magnitude) or "speed".
 
     Returns:
       The path.
     """
+    from matplotlib.collections import LineCollection
+
     conditions, drivers = (list(dict.fromkeys(names)) for names in zip(*laps, strict=True))
     figure, panels = subplots(
-        len(conditions), len(drivers), (4.6 * len(drivers), 3.0 * len(conditions) + 0.4)
+        len(conditions), len(drivers), (4.6 * len(drivers), 2.6 * len(conditions) + 0.5)
     )
-    values = {key: _value(log, colour) for key, log in laps.items()}
+    values = {key: np.abs(log.columns["cross_track"]) for key, log in laps.items()}
     top = max(np.percentile(value, 99.5) for value in values.values())
     for row, condition in zip(panels, conditions, strict=True):
         for axes, driver in zip(row, drivers, strict=True):
@@ -45,7 +41,7 @@ def lap_maps(path: str | Path, track: Track, roads: dict, laps: dict, colour: st
             line = LineCollection(
                 np.concatenate([points[:-1], points[1:]], axis=1),
                 array=values[condition, driver][1:],
-                cmap="plasma_r" if colour == "cross_track" else "viridis",
+                cmap="plasma_r",
                 linewidths=2.6,
                 capstyle="round",
                 zorder=3,
@@ -55,7 +51,7 @@ def lap_maps(path: str | Path, track: Track, roads: dict, laps: dict, colour: st
             if log.end != "finished":
                 axes.plot(x[-1], y[-1], marker="X", ms=10, color="black", mec="white", zorder=5)
             axes.set_title(f"{driver}, {condition}: {log.end}, {log.columns['time'][-1]:.1f} s")
-    figure.colorbar(line, ax=panels, label=_LABELS[colour], shrink=0.6, aspect=30, pad=0.01)
+    figure.colorbar(line, ax=panels, label="cross-track error (m)", shrink=0.6, aspect=30, pad=0.01)
     _legend_of_patches(figure, any(len(road.values) for road in roads.values()))
     return save(figure, path)
 
@@ -73,11 +69,23 @@ def lap_series(path: str | Path, track: Track, road: FrictionMap, laps: dict) ->
     Returns:
       The path.
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     figure, panels = subplots(4, 1, (9.2, 7.6), sharex=True, height_ratios=[1.3, 1.3, 1, 1])
     axes = dict(zip(("cross_track", "speed", "steer", "pedal"), panels[:, 0], strict=True))
-    for start, end in patch_spans(track, road):
+    for number, (start, end) in enumerate(patch_spans(track, road), 1):
         for panel in axes.values():
             panel.axvspan(start, end, color=ICE, alpha=0.55, lw=0)
+        axes["cross_track"].text(
+            (start + end) / 2,
+            1.01,
+            str(number),
+            transform=axes["cross_track"].get_xaxis_transform(),
+            ha="center",
+            fontsize=8,
+            color=ICE_EDGE,
+        )
     palette = colours(laps)
     for driver, log in laps.items():
         c, colour = log.columns, palette[driver]
@@ -130,17 +138,25 @@ def track_edges(track: Track, step: float = 2.0) -> tuple[np.ndarray, np.ndarray
     return np.stack([left.x, left.y], axis=1), np.stack([right.x, right.y], axis=1)
 
 
-def _value(log, colour):
-    return np.abs(log.columns["cross_track"]) if colour == "cross_track" else log.columns["vx"]
+def patch_labels(track: Track, road: FrictionMap, aside: float) -> list[tuple[float, float]]:
+    """Returns where to write the number of each friction patch: x, y (m), beside the road on its left."""
+    places = []
+    for start, end in patch_spans(track, road):
+        middle = (start + end) / 2
+        at = point_at_arc(track, middle, np.interp(middle, track.s, track.width_left) + aside)
+        places.append((float(at.x), float(at.y)))
+    return places
 
 
 def _draw_track(axes, track, road):
+    from matplotlib.collections import PolyCollection
+
     left, right = track_edges(track)
     axes.fill(*np.concatenate([left, right[::-1]]).T, facecolor=ROAD, edgecolor=ROAD, lw=6, zorder=1)
     # To scale, the road would be thinner than the path drawn on it: outline it and the patches generously.
-    axes.add_collection(
-        PolyCollection(road.polygons, facecolors=ICE, edgecolors=ICE_EDGE, linewidths=6, zorder=2)
-    )
+    axes.add_collection(PolyCollection(road.polygons, facecolors=ICE, edgecolors=ICE, linewidths=6, zorder=2))
+    for number, (x, y) in enumerate(patch_labels(track, road, aside=22.0), 1):
+        axes.text(x, y, str(number), ha="center", va="center", fontsize=8, color=ICE_EDGE)
     axes.set_aspect("equal")
     axes.autoscale_view()
     axes.set_xticks([])
@@ -156,7 +172,9 @@ def _draw_track(axes, track, road):
 
 
 def _legend_of_patches(figure, any_patches):
+    from matplotlib.lines import Line2D
+
     handles = [Line2D([], [], color=INK, lw=2, label="start and finish")]
     if any_patches:
-        handles.append(Line2D([], [], color=ICE_EDGE, lw=5, label="ice patch"))
+        handles.append(Line2D([], [], color=ICE, lw=5, label="ice patch, numbered along the lap"))
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize=8)

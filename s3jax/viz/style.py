@@ -1,20 +1,19 @@
-"""The common look of the pictures."""
+"""The common look of the pictures. Matplotlib is imported when something is drawn, not before."""
 
+import functools
 import itertools
 from pathlib import Path
-
-import matplotlib
-from matplotlib.figure import Figure
 
 from s3jax.archive import atomic_path
 
 DRIVER_COLOURS = {"policy": "#d1495b", "baseline": "#2b6cb0"}
 """Colour of each driver, the same in every picture; others take from `OTHER_COLOURS`."""
 
-OTHER_COLOURS = ("#2f855a", "#b7791f", "#6b46c1", "#4a5568")
+OTHER_COLOURS = ("#0b6e4f", "#e69f00", "#8e5ea2", "#4a5568")
 ICE, ICE_EDGE, ROAD, GRASS, INK, FAINT = "#8fd3f4", "#2a8fbd", "#c9ced6", "#f3f5f2", "#1f2933", "#7b8794"
 
 _STYLE = {
+    "figure.facecolor": "white",  # the page behind it may be dark
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
@@ -34,8 +33,17 @@ _STYLE = {
 }
 
 
-styled = matplotlib.rc_context(_STYLE)
-"""Decorator of functions that draw."""
+def styled(draw):
+    """Decorates a function that draws, so that it draws in the common look."""
+
+    @functools.wraps(draw)
+    def wrapped(*args, **kwargs):
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return wrapped
 
 
 def colours(names) -> dict[str, str]:
@@ -46,11 +54,13 @@ def colours(names) -> dict[str, str]:
 
 def subplots(rows: int, columns: int, size: tuple[float, float], **options):
     """Returns a figure of `size` inches and its axes [rows, columns]."""
+    from matplotlib.figure import Figure  # without pyplot: no window system, no figure kept alive
+
     figure = Figure(figsize=size, dpi=130, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def save(figure: Figure, path: str | Path) -> Path:
+def save(figure, path: str | Path) -> Path:
     """Writes a figure, `.png` or `.svg`, atomically; returns the path."""
     path = Path(path)
     with atomic_path(path) as temporary:

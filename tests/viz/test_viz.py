@@ -1,6 +1,7 @@
 """Pictures show what they are given."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from s3jax.archive import FileError
 from s3jax.evaluation.closed_loop import Log
 from s3jax.spatial.friction import friction_map
 from s3jax.tracks import skid_pad, strip
+from s3jax.tracks.track import project
 from s3jax.viz import page
 from s3jax.viz.animation import lap_gif
-from s3jax.viz.laps import lap_distance, lap_maps, lap_series, patch_spans
-from s3jax.viz.training import open_loop_errors, training_curves
+from s3jax.viz.curves import open_loop_errors, surface_errors, training_curves
+from s3jax.viz.laps import lap_distance, lap_maps, lap_series, patch_labels, patch_spans
 
 TRACK = skid_pad(radius=60.0, width=10.0)
 ROAD = friction_map(1.0, [(strip(TRACK, 100.0, 130.0), "ice")])
@@ -59,39 +61,57 @@ def test_maps_and_series_show_the_patch_and_every_driver(tmp_path):
     found = colours_in(path).tolist()
     assert [0xD1, 0x49, 0x5B] in found and [0x2B, 0x6C, 0xB0] in found
     roads = {"icy": ROAD, "dry": friction_map(1.0)}
-    maps = lap_maps(
-        tmp_path / "maps.png", TRACK, roads, {("icy", name): log for name, log in laps.items()}, "speed"
-    )
-    assert [0x2A, 0x8F, 0xBD] in colours_in(maps).tolist()
+    maps = lap_maps(tmp_path / "maps.png", TRACK, roads, {("icy", name): log for name, log in laps.items()})
+    assert [0x8F, 0xD3, 0xF4] in colours_in(maps).tolist()
+    with Image.open(path) as series, Image.open(maps) as map_image:
+        assert series.size == (1196, 988)
+        assert map_image.size == (1196, 403)
 
 
-def test_the_gif_lasts_as_long_as_the_slowest_lap(tmp_path):
-    laps = {"policy": circle(steps=400), "baseline": circle(steps=200)}
-    path = lap_gif(tmp_path / "lap.gif", TRACK, ROAD, laps, "skid pad", speedup=10.0)
+def test_a_patch_is_numbered_beside_the_road():
+    ((x, y),) = patch_labels(TRACK, ROAD, aside=7.0)
+    assert project(TRACK, x, y) == pytest.approx((115.0, 12.0), abs=0.5)  # middle of the patch, 5 + 7 m left
+
+
+@pytest.mark.parametrize(("seconds", "speedup", "frames"), [(20, 8, 26), (400, 21, 192)])
+def test_the_gif_lasts_as_long_as_the_slowest_lap(tmp_path, seconds, speedup, frames):
+    laps = {"policy": circle(steps=20 * seconds), "baseline": circle(steps=200)}
+    path = lap_gif(tmp_path / "lap.gif", TRACK, ROAD, laps, "skid pad")
+    assert frames == math.ceil(seconds / (0.1 * speedup)) + 1  # the start as well
     with Image.open(path) as image:
-        assert image.n_frames == 21  # 20 s at one frame per simulated second, and the start
+        assert image.n_frames == frames
+        assert image.size == (720, 778)
         first = np.asarray(image.convert("RGB")).copy()
         image.seek(10)
         assert np.any(first != np.asarray(image.convert("RGB")))
+    assert path.stat().st_size < 3e6
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_curves_of_training_and_distillation(tmp_path):
     metrics = tmp_path / "metrics.csv"
     metrics.write_text("update,env_steps,env/reward,held_out/cross_track_rms\n1,1000,0.1,\n2,2000,0.2,0.5\n")
-    assert training_curves(tmp_path / "training.png", metrics).stat().st_size > 1000
+    with Image.open(training_curves(tmp_path / "training.png", metrics)) as image:
+        assert image.size == (1196, 598)
     error = {"position": 1.0, "yaw": 0.1, "speed": 0.3}
     evaluation = tmp_path / "evaluation.json"
-    evaluation.write_text(json.dumps({"ddm": {"open_loop": {"1": {"all": error}, "2": {"all": error}}}}))
-    assert open_loop_errors(tmp_path / "open.png", evaluation).stat().st_size > 1000
-    for damaged in ("", "update\n1\n"):
+    surfaces = {"all": error, "ice": error}
+    evaluation.write_text(json.dumps({
+        "ddm": {"open_loop": {"1": surfaces, "2": surfaces}},
+        "bicycle": {"open_loop": {"1": {"all": error, "snow": error}}},
+    }))  # fmt: skip
+    for draw in (open_loop_errors, surface_errors):
+        found = colours_in(draw(tmp_path / "errors.png", evaluation)).tolist()
+        assert [0x0B, 0x6E, 0x4F] in found and [0xE6, 0x9F, 0x00] in found
+    for damaged in ("", "update\n1\n", "env_steps,env/reward\n1\n"):
         metrics.write_text(damaged)
         with pytest.raises(FileError, match="not the metrics of a training run"):
             training_curves(tmp_path / "training.png", metrics)
-    for damaged in ("", "[]", '{"ddm": {}}'):
+    for damaged in ("", "[]", "{}", '{"ddm": {}}', '{"ddm": {"open_loop": {"1": {"ice": {}}}}}'):
         evaluation.write_text(damaged)
-        with pytest.raises(FileError, match="not the evaluation of a distillation"):
-            open_loop_errors(tmp_path / "open.png", evaluation)
+        for draw in (open_loop_errors, surface_errors):
+            with pytest.raises(FileError, match="not the evaluation of a distillation"):
+                draw(tmp_path / "open.png", evaluation)
 
 
 def test_text_on_a_page_is_escaped():
