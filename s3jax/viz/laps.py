@@ -154,7 +154,7 @@ def _draw_track(axes, track, road):
     left, right = track_edges(track)
     axes.fill(*np.concatenate([left, right[::-1]]).T, facecolor=ROAD, edgecolor=ROAD, lw=6, zorder=1)
     # To scale, the road would be thinner than the path drawn on it: outline it and the patches generously.
-    axes.add_collection(PolyCollection(road.polygons, facecolors=ICE, edgecolors=ICE, linewidths=6, zorder=2))
+    axes.add_collection(PolyCollection(road.polygons, facecolors=ICE, edgecolors=ICE, linewidths=9, zorder=2))
     for number, (x, y) in enumerate(patch_labels(track, road, aside=22.0), 1):
         axes.text(x, y, str(number), ha="center", va="center", fontsize=8, color=ICE_EDGE)
     axes.set_aspect("equal")
