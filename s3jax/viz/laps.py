@@ -155,7 +155,7 @@ def _draw_track(axes, track, road):
     axes.fill(*np.concatenate([left, right[::-1]]).T, facecolor=ROAD, edgecolor=ROAD, lw=6, zorder=1)
     # To scale, the road would be thinner than the path drawn on it: outline it and the patches generously.
     axes.add_collection(PolyCollection(road.polygons, facecolors=ICE, edgecolors=ICE, linewidths=9, zorder=2))
-    for number, (x, y) in enumerate(patch_labels(track, road, aside=22.0), 1):
+    for number, (x, y) in enumerate(patch_labels(track, road, aside=30.0), 1):
         axes.text(x, y, str(number), ha="center", va="center", fontsize=8, color=ICE_EDGE)
     axes.set_aspect("equal")
     axes.autoscale_view()
