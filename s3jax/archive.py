@@ -11,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
+from s3jax.errors import UserError
+
 _HEADER = "__header__"
 # What zipfile, zlib, json and NumPy raise on a damaged file.
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, SyntaxError, MemoryError)
 _DAMAGE += (RuntimeError, zipfile.BadZipFile, zlib.error, struct.error)
 
 
-class FileError(ValueError):
+class FileError(UserError):
     """A file cannot be used; the message names it and says why."""
 
 

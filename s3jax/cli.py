@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 from s3jax import __version__
-from s3jax.archive import FileError
 from s3jax.cli_tools import add_tools
-from s3jax.config import ConfigError
+from s3jax.errors import UserError
 from s3jax.progress import bar
 
 
@@ -16,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         args.run(args)
-    except (ConfigError, FileError) as error:
+    except UserError as error:
         print(f"s3jax {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

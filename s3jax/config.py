@@ -12,9 +12,10 @@ import pydantic
 import yaml
 
 from s3jax.archive import atomic_path
+from s3jax.errors import UserError
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A configuration cannot be used; the message says which key and why."""
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from s3jax import __version__
 from s3jax.archive import atomic_path
 from s3jax.config import ConfigError
+from s3jax.errors import UserError
 
 SMOKE = {
     "collect": ("scale=0.1",),
@@ -35,7 +36,7 @@ class Stage(NamedTuple):
     arguments: list[str]
 
 
-class StageError(RuntimeError):
+class StageError(UserError):
     """A stage failed; it has said why."""
 
 

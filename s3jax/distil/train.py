@@ -18,16 +18,13 @@ from s3jax.distil.config import DistilConfig
 from s3jax.distil.dataset import Rows
 from s3jax.distil.loss import batch_loss, divide
 from s3jax.dynamics.base import Dynamics, rollout
+from s3jax.errors import DivergedError
 
 VALIDATION = 2.0
 """Seconds of the predictions that select the best parameters."""
 
 FROZEN = {"base", "scale"}
 """Parts of a model's parameters that training leaves alone."""
-
-
-class DivergedError(ValueError):
-    """Training gave a number that is not finite; the message says at which update."""
 
 
 class TrainState(NamedTuple):

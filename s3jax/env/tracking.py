@@ -31,8 +31,8 @@ class StartConfig(Config):
     along: float = Field(
         0.7, ge=0.0, le=1.0, description="start anywhere in this leading share of the scenario"
     )
-    cross_track: float = Field(0.8, ge=0.0, description="m")
-    heading: float = Field(0.12, ge=0.0, description="rad")
+    cross_track: float = Field(0.5, ge=0.0, description="m")
+    heading: float = Field(0.08, ge=0.0, description="rad")
     speed: float = Field(2.0, ge=0.0, description="m/s")
 
 
@@ -48,9 +48,9 @@ class RandomisationConfig(Config):
 class RewardConfig(Config):
     """Weights of the reward: 1 for each step survived, less these costs."""
 
-    cross_track: float = Field(0.8, ge=0.0, description="per m")
+    cross_track: float = Field(2.0, ge=0.0, description="per m")
     heading: float = Field(0.5, ge=0.0, description="per rad")
-    speed: float = Field(0.08, ge=0.0, description="per m/s")
+    speed: float = Field(0.25, ge=0.0, description="per m/s")
     steer_rate: float = Field(0.05, ge=0.0, description="per (1/s)^2")
     pedal_rate: float = Field(0.01, ge=0.0, description="per (1/s)^2")
 

@@ -23,7 +23,7 @@ class PPOConfig(Config):
 
     num_envs: int = Field(1024, gt=0)
     rollout: int = Field(32, gt=0, description="control steps per environment and update")
-    updates: int = Field(150, gt=0)
+    updates: int = Field(600, gt=0)
     epochs: int = Field(3, gt=0)
     minibatches: int = Field(8, gt=0)
     groups: int = Field(8, gt=0, description="fixed shuffling groups; a multiple of the device count")
@@ -36,7 +36,7 @@ class PPOConfig(Config):
     trace: float = Field(0.95, ge=0, le=1, description="lambda of GAE")
     clip: float = Field(0.2, gt=0)
     value_weight: float = Field(0.5, ge=0)
-    entropy_weight: float = Field(1e-3, ge=0)
+    entropy_weight: float = Field(3e-4, ge=0)
     max_grad_norm: float = Field(0.5, gt=0)
     reward_scale: float = Field(0.1, gt=0)
 

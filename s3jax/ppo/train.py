@@ -20,6 +20,7 @@ from s3jax.config import Config, ConfigError
 from s3jax.dynamics.store import check_compatible, load_dynamics
 from s3jax.env import EnvConfig, TrackingEnv, World
 from s3jax.env.episodes import run_episodes, summarise
+from s3jax.errors import DivergedError
 from s3jax.ppo.checkpoints import METRIC, Checkpointer, load_policy
 from s3jax.ppo.curves import Curves
 from s3jax.ppo.learner import Learner, PPOConfig
@@ -50,12 +51,8 @@ class TrainConfig(Config):
     scenarios: ScenarioConfig = ScenarioConfig()
     env: EnvConfig = EnvConfig()
     ppo: PPOConfig = PPOConfig()
-    log_every: int = Field(5, gt=0, description="updates")
-    evaluate_every: int = Field(25, gt=0, description="updates; also the checkpoint interval")
-
-
-class DivergedError(RuntimeError):
-    """Training met numbers that are not finite; the message says where and what to go back to."""
+    log_every: int = Field(10, gt=0, description="updates")
+    evaluate_every: int = Field(50, gt=0, description="updates; also the checkpoint interval")
 
 
 def train(

@@ -4,13 +4,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from s3jax.errors import UserError
 from s3jax.spatial.friction import FrictionMap
 from s3jax.spatial.state import VehicleState
 
 WHEELS = ("fl", "fr", "rl", "rr")
 
 
-class SourceError(ValueError):
+class SourceError(UserError):
     """A source simulator was asked for something it cannot do; the message names it and its range."""
 
 

@@ -15,8 +15,9 @@ def tracking_metrics(cross_track, heading, speed, control, mask, dt) -> dict:
       dt: control step (s).
 
     Returns:
-      Name -> [...]: `cross_track_rms`, `cross_track_max` (m), `heading_rms` (rad), `speed_rms` (m/s), and, as the
-      measure of smoothness, `steer_rate_rms` and `pedal_rate_rms` (1/s): RMS change of the control per second.
+      Name -> [...]: `cross_track_rms`, `cross_track_max` (m), `heading_rms` (rad), `speed_rms` (m/s), and
+      as the measure of smoothness `steer_rate_rms`, `pedal_rate_rms` (1/s): RMS change of a control per
+      second.
     """
     xp = namespace(cross_track, control)
     steps = xp.maximum(xp.sum(mask, axis=-1), 1)

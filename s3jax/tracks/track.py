@@ -4,10 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from s3jax.errors import UserError
 from s3jax.spatial.frames import wrap_angle
 
 
-class TrackError(ValueError):
+class TrackError(UserError):
     """A track cannot be built or used as asked; the message says why."""
 
 

@@ -102,7 +102,7 @@ def test_reward_is_one_less_the_named_costs(world):
     result = run(make(), world, 0, [(0.3, 0.2)] * 5)[-1]
     assert float(result.reward) == pytest.approx(1.0 - float(sum(result.costs.values())), abs=1e-6)
     assert all(value >= 0 for value in result.costs.values())
-    assert result.costs["cross_track"] == pytest.approx(0.8 * abs(float(result.error.cross_track)), abs=1e-6)
+    assert result.costs["cross_track"] == pytest.approx(2.0 * abs(float(result.error.cross_track)), abs=1e-6)
 
 
 def test_ice_is_felt_axle_by_axle(world):
