@@ -94,7 +94,7 @@ def _collect(args):
     config = CollectConfig.load(args.config, args.overrides)
     with bar("collect", "episode") as progress:
         summary = collect(config, args.out, progress)
-    print(summary["table"])
+    print(f"{summary['simulated_minutes']:.1f} simulated minutes in {args.out}")
 
 
 def _distil(args):
@@ -107,17 +107,20 @@ def _distil(args):
 
 
 def _train(args):
+    from s3jax.dynamics.store import PRETRAINED
     from s3jax.ppo.train import TrainConfig, train
 
     files = [f"scenarios.files={args.scenarios}"] if args.scenarios else []
     config = TrainConfig.load(args.config, [*args.overrides, *files])
     with bar("train", "update") as progress:
-        summary = train(config, args.dynamics, args.out, progress)
+        summary = train(config, args.dynamics or PRETRAINED, args.out, progress)
     state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]
     print(
         f"{state} after {summary['updates']} updates, {summary['env_steps']:,} steps; "
         f"held-out cross-track RMS {error:.3f} m"
     )
+    if not summary["finished"]:
+        raise KeyboardInterrupt
 
 
 def _evaluate(args):

@@ -52,7 +52,7 @@ def stages(directory: Path, seed: int, smoke: bool, files: tuple[str, ...]) -> l
         return Stage(name, seconds, [name, *map(str, arguments)])
 
     return [
-        stage("collect", 30, "--out", recordings, seeded, *more["collect"]),
+        stage("collect", 25, "--out", recordings, seeded, *more["collect"]),
         stage("distil", 100, "--recordings", recordings, "--out", dynamics, seeded, *more["distil"]),
         stage(
             "train", 180, "--dynamics", dynamics / "ddm.npz", "--out", run, seeded, *more["train"], *scenarios

@@ -22,7 +22,9 @@ def bar(description: str, unit: str = "it"):
         def progress(done, total, note=""):
             nonlocal line
             if line is None:  # not before: an error on the way should not follow an empty bar
-                line = stack.enter_context(tqdm(desc=description, unit=unit, initial=done, mininterval=0.5))
+                line = stack.enter_context(
+                    tqdm(desc=description, unit=unit, initial=done, total=total, mininterval=0.5)
+                )
             line.total = total
             line.set_postfix_str(note, refresh=False)
             line.update(done - line.n)

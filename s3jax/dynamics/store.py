@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import pkgutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,9 @@ from s3jax.dynamics.base import Dynamics, DynamicsConfig
 from s3jax.spatial.state import CONTROL_DEFINITION, STATE_DEFINITION
 
 VERSION = 1
+
+PRETRAINED = Path(__file__).parent / "pretrained" / "ddm_sedan.npz"
+"""A DDM of the embedded sedan: the one that `s3jax demo` distils with seed 0."""
 
 
 def dynamics_config(values: dict, source: str = "dynamics") -> DynamicsConfig:

@@ -124,7 +124,24 @@ def test_resets_deviate_within_their_bounds_and_cover_all_scenarios(world):
     assert (state.vehicle.vx >= 0).all()
     assert state.cursor.max() <= 0.5 * 99
     gain = state.perturbation.steer_gain
-    assert 0.93 <= gain.min() < gain.max() <= 1.07
+    assert 0.85 <= gain.min() < gain.max() <= 1.15
+
+
+def test_delay_bias_and_gain_reach_the_car_but_not_the_observed_control(world):
+    env = make(control_rate=[2.0, 4.0])
+    state, _ = env.start(world, 0)
+    action = jnp.array([1.0, 1.0])
+    plain = env.step(world, state, action).state
+    for name, value in (("delay", 1.0), ("steer_bias", 0.05), ("steer_gain", 0.5), ("pedal_gain", 0.5)):
+        perturbation = state.perturbation._replace(**{name: jnp.asarray(value)})
+        other = env.step(world, state.replace(perturbation=perturbation), action).state
+        np.testing.assert_array_equal(other.history[-1, 4:], plain.history[-1, 4:])
+        changed = (
+            other.vehicle.vx != plain.vehicle.vx or other.vehicle.steer_angle != plain.vehicle.steer_angle
+        )
+        assert changed, name
+    late = state.replace(perturbation=state.perturbation._replace(delay=jnp.ones(())))
+    assert float(env.step(world, late, action).state.vehicle.steer_angle) == 0.0
 
 
 def test_a_poisoned_state_terminates(world):
