@@ -14,7 +14,7 @@ from s3jax.config import ConfigError
 from s3jax.errors import UserError
 
 SMOKE = {
-    "collect": ("scale=0.1",),
+    "collect": ("scale=0.25",),
     "distil": ("steps=40",),
     "train": ("ppo.updates=10", "ppo.num_envs=512", "evaluate_every=10", "scenarios.procedural.count=200"),
     "drive": ("max_time=30",),
