@@ -5,14 +5,19 @@ import sys
 from pathlib import Path
 
 from s3jax import __version__
-from s3jax.cli_tools import add_tools
+from s3jax.cli_tools import add_configuration, add_tools
 from s3jax.errors import UserError
 from s3jax.progress import bar
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for an error of the user's, 130 when interrupted."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    # Overrides may stand anywhere, also between options, which argparse's own lists of positionals may not.
+    if rest and not (hasattr(args, "overrides") and all("=" in word and word[0] != "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.overrides = rest
     try:
         args.run(args)
     except UserError as error:
@@ -39,8 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         if out:
             sub.add_argument("--out", type=Path, default=Path(out), help=f"result (default {out})")
         if configured:
-            sub.add_argument("--config", type=Path, help="YAML file; without it, the defaults")
-            sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as ppo.num_envs=2048")
+            add_configuration(sub)
         return sub
 
     sub = command("demo", _demo, "all stages, from recording to report", "runs/demo", False)

@@ -31,8 +31,7 @@ def add_tools(commands) -> None:
     sub.add_argument("--count", type=int, default=1000)
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--out", type=Path, default=Path("runs/worlds"))
-    sub.add_argument("--config", type=Path, help="YAML, such as configs/scenarios/limit.yaml")
-    sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    add_configuration(sub)
 
     for name, run, help in (
         ("evaluate-dynamics", _evaluate_dynamics, "compare models on recordings that none was fitted to"),
@@ -46,8 +45,7 @@ def add_tools(commands) -> None:
 
     actions = _group(commands, "env", "the tracking environment")
     sub = _action(actions, "describe", _env_describe, "print the observation, part by part")
-    sub.add_argument("--config", type=Path, help="of `s3jax train`")
-    sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    add_configuration(sub)
 
     actions = _group(commands, "bench", "measure speed and stability on this machine")
     sub = _action(actions, "source", _bench_source, "control steps per second of the embedded car")
@@ -58,6 +56,13 @@ def add_tools(commands) -> None:
     ):
         sub = _action(actions, name, run, help)
         sub.add_argument("models", nargs="+", type=Path, metavar="MODEL")
+
+
+def add_configuration(sub) -> None:
+    """Adds `--config`, and lets the command take KEY=VALUE overrides, which `s3jax.cli.main` collects."""
+    sub.add_argument("--config", type=Path, help="YAML file; without it, the defaults")
+    sub.epilog = "KEY=VALUE arguments override the configuration, such as ppo.num_envs=2048"
+    sub.set_defaults(overrides=[])
 
 
 def _group(commands, name, help):
