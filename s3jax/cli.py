@@ -14,7 +14,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for an error of the user's, 130 when interrupted."""
     parser = _parser()
     args, rest = parser.parse_known_args(argv)
-    # Overrides may stand anywhere, also between options, which argparse's own lists of positionals may not.
+    # Overrides may stand between options, which argparse would refuse for a list of positionals.
     if rest and not (hasattr(args, "overrides") and all("=" in word and word[0] != "-" for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     args.overrides = rest

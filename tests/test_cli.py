@@ -49,9 +49,12 @@ def test_every_command_has_help(command, capsys):
     assert "usage: s3jax" in capsys.readouterr().out
 
 
-def test_overrides_may_stand_anywhere_and_anything_else_is_refused(capsys, tmp_path, monkeypatch):
+def test_overrides_may_stand_between_options_and_anything_else_is_refused(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words in (["drive", "x.npz", "--out", "y", "max_time=3"], ["drive", "max_time=3", "x.npz"]):
+    for words in (
+        ["drive", "x.npz", "--out", "y", "max_time=3"],
+        ["drive", "x.npz", "max_time=3", "--out", "y"],
+    ):
         assert main(words) == 1
         assert "x.npz: no such file" in capsys.readouterr().err
     for words in (["train", "fast"], ["train", "--fast=1"], ["export", "run", "seed=1"]):
