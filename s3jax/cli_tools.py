@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from s3jax.config import ConfigError
 from s3jax.progress import bar
 
 
@@ -134,6 +135,8 @@ def _scenarios_generate(args):
     from s3jax.scenarios.build import build_worlds
     from s3jax.scenarios.worlds import WorldConfig
 
+    if args.count < 1:
+        raise ConfigError(f"--count {args.count}: expected at least 1")
     config = WorldConfig.load(args.config, args.overrides)
     with bar("generate", "world") as progress:
         _print_build(build_worlds(config, args.count, args.out, args.seed, progress=progress), args.out)

@@ -76,7 +76,6 @@ def drive_laps(
     for condition in config.conditions:
         if condition not in roads:
             raise ConfigError(f"conditions: unknown {condition!r}; known are {', '.join(roads)}")
-    _claim(directory, config, Path(bundle), name)
     dt = policy.spec.dt
     car = simulator or _embedded_car(config)
     baseline = config.baseline or PreviewConfig.of(load_vehicle(config.vehicle), **TUNED)
@@ -85,6 +84,7 @@ def drive_laps(
         reference = lap_reference(track, lap_speed(track, roads[condition], config.limits), dt)
         laps[condition, "policy"] = reference, PolicyDriver(policy, reference)
         laps[condition, "baseline"] = reference, PreviewDriver(reference, dt, baseline)
+    _claim(directory, config, Path(bundle), name)
     total = sum(float(reference.length) for reference, _ in laps.values()) * dt
     driven, drives = 0.0, []
     half_width = float(min(track.width_left.min(), track.width_right.min())) - CAR_HALF_WIDTH

@@ -66,3 +66,9 @@ def test_the_page_is_self_contained_and_says_what_the_table_says(run):
     assert "has not been compared with a measured car" in text
     for condition in ("dry", "icy"):
         assert (run / "figures" / f"laps_{condition}.gif").stat().st_size < 3e6
+
+
+def test_a_refused_drive_leaves_the_folder_free(tmp_path, hand_made_bundle):
+    with pytest.raises(ValueError, match="unknown vehicle 'boat'"):
+        drive_laps(DriveConfig(vehicle="boat"), hand_made_bundle, tmp_path / "drive")
+    assert not (tmp_path / "drive").exists()

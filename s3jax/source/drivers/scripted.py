@@ -128,13 +128,8 @@ class RandomDriver:
     def __init__(
         self, vehicle: Vehicle, friction: float, rng, dt: float, speed: tuple[float, float] = (0.0, 35.0)
     ):
-        self._car, self._friction, self._rng, self._dt, self._span = (
-            _Car(vehicle, friction),
-            friction,
-            rng,
-            dt,
-            speed,
-        )
+        self._car, self._span = _Car(vehicle, friction), speed
+        self._friction, self._rng, self._dt = friction, rng, dt
         self._slow, self._fast = Drift(rng, 2.0, dt), Drift(rng, 0.25, dt)
         self._target, self._strength = 0.0, 1.0
 
@@ -169,13 +164,8 @@ class LimitDriver:
     def __init__(
         self, vehicle: Vehicle, friction: float, rng, dt: float, speed: tuple[float, float] = (8.0, 30.0)
     ):
-        self._car, self._friction, self._rng, self._dt, self._span = (
-            _Car(vehicle, friction),
-            friction,
-            rng,
-            dt,
-            speed,
-        )
+        self._car, self._span = _Car(vehicle, friction), speed
+        self._friction, self._rng, self._dt = friction, rng, dt
         self._max_angle = vehicle.steering.max_angle
 
     def reset(self, reading: VehicleReading) -> None:
