@@ -164,20 +164,36 @@ class TrackingEnv:
         """Length of an observation."""
         return self.config.observation.size
 
+    @property
+    def policy_size(self) -> int:
+        """Length of the leading part of an observation that the policy sees; the critic sees all."""
+        return self.observation_size
+
     action_size = 2
 
-    def reset(self, world: World, key) -> tuple[EnvState, jax.Array]:
+    def reset_many(self, world: World, keys, part, parts: int):
+        """Resets N environments; keys [N], part [N]. Returns states and observations [N, D]."""
+        return jax.vmap(lambda key, part: self.reset(world, key, part, parts))(keys, part)
+
+    def step_many(self, world: World, states: EnvState, actions) -> Step:
+        """Steps N environments with actions [N, 2]; every leaf of the result is [N, ...]."""
+        return jax.vmap(self.step, (None, 0, 0))(world, states, actions)
+
+    def reset(self, world: World, key, part=0, parts: int = 1) -> tuple[EnvState, jax.Array]:
         """Starts an episode on a random scenario, somewhere on it, a little off the reference.
 
         Args:
           world: bank and dynamics parameters.
           key: PRNG key.
+          part: [] which of the bank's `parts` equal parts to draw the scenario from.
+          parts: number of parts; divides the number of scenarios.
 
         Returns:
           The state and the observation [D].
         """
         scenario_key, along_key, offset_key, perturbation_key = jax.random.split(key, 4)
-        scenario = jax.random.randint(scenario_key, (), 0, world.bank.size.shape[0])
+        count = world.bank.size.shape[0] // parts
+        scenario = part * count + jax.random.randint(scenario_key, (), 0, count)
         start = self.config.start
         span = reference(world.bank, scenario).length - 1
         cursor = jax.random.uniform(along_key, maxval=start.along) * span
