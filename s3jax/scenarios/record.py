@@ -12,7 +12,7 @@ from s3jax.scenarios.raw import LOG_DT
 from s3jax.scenarios.scenario import Scenario
 from s3jax.scenarios.tags import FEATURES
 from s3jax.spatial.friction import FrictionMap
-from s3jax.spatial.reference import make_reference
+from s3jax.spatial.reference import Reference, make_reference
 
 DURATION = 9.1
 """Longest reference that a record holds (s): the 91 steps of a WOMD log."""
@@ -100,10 +100,21 @@ def pack(scenario: Scenario) -> np.ndarray:
     return out
 
 
+def unpack_task(record: np.ndarray, dt: float) -> tuple[Reference, FrictionMap]:
+    """Returns the reference and the friction of a record; nothing else of it is read from the disk."""
+    patches, corners = int(record["patches"]), int(record["corners"])
+    friction = FrictionMap(
+        base=np.float64(record["base"]),
+        polygons=record["polygons"][:patches, :corners].astype(float),
+        values=record["values"][:patches].astype(float),
+    )
+    return make_reference(*record["reference"][: record["length"]].T.astype(float), dt), friction
+
+
 def unpack(record: np.ndarray, dt: float) -> Scenario:
     """Returns the scenario that was packed into a record."""
     scale, steps, boxes = float(record["scale"]), int(record["steps"]), int(record["box_count"])
-    patches, corners = int(record["patches"]), int(record["corners"])
+    reference, friction = unpack_task(record, dt)
     packed = record["boxes"][:boxes, :steps]
     units = np.array([scale, scale, _ANGLE_UNIT, _SPEED_UNIT], np.float32)
     lights = int(record["light_count"])
@@ -111,13 +122,9 @@ def unpack(record: np.ndarray, dt: float) -> Scenario:
         id=record["id"].item().decode("utf-8", "replace"),
         source=record["source"].item().decode("utf-8", "replace"),
         dt=dt,
-        reference=make_reference(*record["reference"][: record["length"]].T.astype(float), dt),
+        reference=reference,
         origin=np.array(record["origin"]),
-        friction=FrictionMap(
-            base=np.float64(record["base"]),
-            polygons=record["polygons"][:patches, :corners].astype(float),
-            values=record["values"][:patches].astype(float),
-        ),
+        friction=friction,
         ego_size=np.array(record["ego_size"]),
         edges=record["edges"][: record["edge_count"]] * np.float32(scale),
         lanes=record["lanes"][: record["lane_count"]] * np.float32(scale),
