@@ -36,6 +36,23 @@ class ScenarioBank(NamedTuple):
     values: Any
 
 
+class BankShape(NamedTuple):
+    """Size of a bank's arrays beside the number of scenarios: rows of a reference, patches, their corners."""
+
+    rows: int
+    patches: int
+    corners: int
+
+    @classmethod
+    def of(cls, tasks) -> "BankShape":
+        """Returns the smallest shape that holds pairs of a reference and a friction map."""
+        return cls(
+            rows=max(int(reference.size) for reference, _ in tasks),
+            patches=max(len(friction.values) for _, friction in tasks),
+            corners=max(friction.polygons.shape[1] for _, friction in tasks),
+        )
+
+
 def make_bank(scenarios) -> ScenarioBank:
     """Stacks scenarios, padding to the longest reference and the most patches and corners.
 
@@ -46,29 +63,29 @@ def make_bank(scenarios) -> ScenarioBank:
         raise ValueError("a scenario bank needs at least one scenario")
     if len({scenario.dt for scenario in scenarios}) > 1:
         raise ValueError(f"scenarios of different dt: {sorted({scenario.dt for scenario in scenarios})}")
-    references = [scenario.reference for scenario in scenarios]
-    maps = [scenario.friction for scenario in scenarios]
-    rows = max(int(reference.size) for reference in references)
-    samples = np.empty((len(scenarios), rows, 5), np.float32)
-    for out, reference in zip(samples, references, strict=True):
+    tasks = [(scenario.reference, scenario.friction) for scenario in scenarios]
+    return fill_bank(tasks, BankShape.of(tasks))
+
+
+def fill_bank(tasks: list[tuple[Reference, FrictionMap]], shape: BankShape) -> ScenarioBank:
+    """Stacks references and friction maps, padded to a shape that holds them all."""
+    samples = np.empty((len(tasks), shape.rows, 5), np.float32)
+    polygons = np.full((len(tasks), shape.patches, shape.corners, 2), _NOWHERE, np.float32)
+    values = np.ones((len(tasks), shape.patches), np.float32)
+    for row, (reference, friction) in enumerate(tasks):
         own = reference.samples[reference.offset : reference.offset + reference.size]
-        out[: len(own)] = own
-        out[len(own) :] = own[-1]
-    patches = max(len(friction.values) for friction in maps)
-    corners = max(friction.polygons.shape[1] for friction in maps)
-    polygons = np.full((len(scenarios), patches, corners, 2), _NOWHERE, np.float32)
-    values = np.ones((len(scenarios), patches), np.float32)
-    for row, friction in enumerate(maps):
-        count, own = friction.polygons.shape[:2]
+        samples[row, : len(own)] = own
+        samples[row, len(own) :] = own[-1]
+        count, corners = friction.polygons.shape[:2]
         if count:
-            polygons[row, :count, :own] = friction.polygons
-            polygons[row, :count, own:] = friction.polygons[:, -1:]
+            polygons[row, :count, :corners] = friction.polygons
+            polygons[row, :count, corners:] = friction.polygons[:, -1:]
             values[row, :count] = friction.values
     return ScenarioBank(
         samples=samples.reshape(-1, 5),
-        size=np.array([reference.size for reference in references], np.int32),
-        length=np.array([reference.length for reference in references], np.int32),
-        base=np.array([friction.base for friction in maps], np.float32),
+        size=np.array([reference.size for reference, _ in tasks], np.int32),
+        length=np.array([reference.length for reference, _ in tasks], np.int32),
+        base=np.array([friction.base for _, friction in tasks], np.float32),
         polygons=polygons,
         values=values,
     )

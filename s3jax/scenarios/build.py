@@ -18,9 +18,11 @@ from s3jax.scenarios.record import pack, record_type
 from s3jax.scenarios.scenario import Scenario
 from s3jax.scenarios.store import INDEX, KIND, VERSION, shard_path
 from s3jax.scenarios.worlds import WorldConfig, generate_world
+from s3jax.spatial.reference import make_reference
 
 _GROUP_BYTES, _GROUP_FILES = 2**28, 256
 _GROUP_WORLDS = 250
+_INDEXED = ("id", "features", "length", "patches", "corners")
 
 
 class BuildSummary(NamedTuple):
@@ -202,9 +204,11 @@ def _index(directory, dt, facts, reused) -> BuildSummary:
     for stale in set(directory.glob("shard-*.npy")) - set(paths):
         stale.unlink()
         stale.with_suffix(".json").unlink(missing_ok=True)
-    features = np.concatenate(
-        [np.load(path, mmap_mode="r", allow_pickle=False)["features"] for path in paths]
-    )
-    header = {"dt": dt, "counts": counts, "errors": errors}
-    save_archive(directory / INDEX, KIND, VERSION, header, {"features": features})
+    shards = [np.load(path, mmap_mode="r", allow_pickle=False) for path in paths]
+    # Of stored references only the rows that count are kept; a bank adds the extension.
+    extension = len(make_reference(*np.zeros((4, 2)), dt).samples) - 2
+    columns = {name: np.concatenate([shard[name] for shard in shards]) for name in _INDEXED}
+    shapes = np.stack([columns["length"] + extension, columns["patches"], columns["corners"]], axis=1)
+    arrays = {"features": columns["features"], "ids": columns["id"], "shapes": shapes}
+    save_archive(directory / INDEX, KIND, VERSION, {"dt": dt, "counts": counts, "errors": errors}, arrays)
     return BuildSummary(sum(counts), errors, reused, len(facts))

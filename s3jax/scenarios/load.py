@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
+
 from s3jax.archive import FileError
 from s3jax.scenarios.read import expand, read_scenarios
 from s3jax.scenarios.scenario import Scenario
@@ -34,8 +36,8 @@ def load_scenarios(
       At least one scenario.
 
     Raises:
-      ConfigError: for an unknown tag.
-      FileError: if a file is missing, empty or of no known kind, or if no scenario is left.
+      ConfigError: for an unknown tag, or if no scenario has the tags.
+      FileError: if a file is missing, empty or of no known kind, or holds no usable scenario.
       RecordError: for the first record that cannot be used, naming file, record and byte offset.
     """
     only, exclude = tuple(only), tuple(exclude)
@@ -45,11 +47,11 @@ def load_scenarios(
         scenarios.append(scenario)
         if not filtered and len(scenarios) == limit:
             break
-    if filtered:
+    if filtered and scenarios:
         kept = select(table(scenarios), only, exclude)
-        scenarios = [scenario for scenario, keep in zip(scenarios, kept, strict=True) if keep][:limit]
+        scenarios = [scenarios[i] for i in np.flatnonzero(kept)[:limit]]
     if not scenarios:
-        raise FileError(f"{_names(patterns)}: no usable scenario{' with these tags' * filtered}")
+        raise FileError(f"{_names(patterns)}: no usable scenario")
     return scenarios
 
 

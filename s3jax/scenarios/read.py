@@ -42,6 +42,12 @@ def read_scenarios(
             _report(record.error(str(error)), on_error)
 
 
+def read_scenes(path: str | Path) -> Iterator[tuple[Record, RawScene]]:
+    """Streams the records of one file and the scenes in them as logged; errors as in `read_scenarios`."""
+    for record in _records(path):
+        yield record, parse_scene(record)
+
+
 def _records(path) -> Iterator[Record]:
     """A JSON file is one record."""
     with open_file(path) as file:

@@ -5,18 +5,19 @@ A store is a folder of `shard-*.npy` files of fixed-size records (`s3jax.scenari
 `s3jax.scenarios.build` makes it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from s3jax.archive import FileError, load_archive
-from s3jax.scenarios.bank import ScenarioBank, make_bank
-from s3jax.scenarios.record import record_type, unpack
+from s3jax.scenarios.record import record_type, unpack, unpack_task
 from s3jax.scenarios.scenario import Scenario
 from s3jax.scenarios.tags import FEATURES, select
+from s3jax.spatial.friction import FrictionMap
+from s3jax.spatial.reference import Reference
 
-KIND, VERSION = "scenario store", 1
+KIND, VERSION = "scenario store", 2
 INDEX = "index.npz"
 
 
@@ -35,7 +36,9 @@ class ScenarioStore:
 
     Attributes:
       dt: sample interval of the references (s).
+      ids: [S] bytes.
       numbers: name -> [S] float32, what tags are made of (`s3jax.scenarios.tags`).
+      shapes: [S, 3] the `s3jax.scenarios.bank.BankShape` that each needs.
       errors: one line for each record that could not be used when the store was built.
     """
 
@@ -49,6 +52,7 @@ class ScenarioStore:
         self.dt, self.errors = header["dt"], header["errors"]
         if dt is not None and dt != self.dt:
             raise FileError(f"{directory}: built with dt = {self.dt} s, {dt} s is needed; build it again")
+        self.ids, self.shapes = arrays["ids"], arrays["shapes"]
         self.numbers = dict(zip(FEATURES, arrays["features"].T, strict=True))
         self._shards = [
             self._open(shard_path(directory, i), count) for i, count in enumerate(header["counts"])
@@ -69,33 +73,19 @@ class ScenarioStore:
 
     def __getitem__(self, index: int) -> Scenario:
         """Returns one scenario."""
+        return unpack(self._record(index), self.dt)
+
+    def task(self, index: int) -> tuple[Reference, FrictionMap]:
+        """Returns one scenario's reference and friction, all that a bank needs."""
+        return unpack_task(self._record(index), self.dt)
+
+    def _record(self, index):
         if not 0 <= index < len(self):
             raise IndexError(f"scenario {index} of {len(self)}")
         shard = int(np.searchsorted(self._ends, index, side="right"))
         first = self._ends[shard - 1] if shard else 0
-        return unpack(self._shards[shard][index - first], self.dt)
+        return self._shards[shard][index - first]
 
     def select(self, only: Iterable[str] = (), exclude: Iterable[str] = ()) -> np.ndarray:
         """Returns the indices of scenarios with a tag of `only` and none of `exclude`."""
         return np.flatnonzero(select(self.numbers, only, exclude))
-
-    def banks(self, count: int, seed: int, indices: np.ndarray | None = None) -> Iterator[ScenarioBank]:
-        """Streams banks of `count` scenarios for ever, for sets that do not fit on the device.
-
-        Every scenario comes once before any comes again; the same seed gives the same order. All banks have
-        the same shapes where the scenarios have the same duration, so the training step does not compile
-        again.
-
-        Raises:
-          ValueError: if there are fewer than `count` scenarios.
-        """
-        indices = np.arange(len(self)) if indices is None else np.asarray(indices)
-        if not 0 < count <= len(indices):
-            raise ValueError(f"a bank of {count} scenarios from {len(indices)}")
-        rng = np.random.default_rng(seed)
-        order = np.zeros(0, int)
-        while True:
-            if len(order) < count:
-                order = np.concatenate([order, rng.permutation(indices)])
-            yield make_bank([self[int(i)] for i in order[:count]])
-            order = order[count:]

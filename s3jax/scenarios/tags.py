@@ -6,7 +6,7 @@ folder.
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -323,10 +323,12 @@ TAGS = {
 
 def table(scenarios) -> dict[str, np.ndarray]:
     """Returns the numbers of many scenarios by name, each [S]; NaN where a scenario has none."""
-    return {
-        name: np.array([scenario.features.get(name, np.nan) for scenario in scenarios], float)
-        for name in FEATURES
-    }
+    return columns([scenario.features for scenario in scenarios])
+
+
+def columns(features: Sequence[dict[str, float]]) -> dict[str, np.ndarray]:
+    """Returns the table of many scenarios' `features`."""
+    return {name: np.array([own.get(name, np.nan) for own in features], float) for name in FEATURES}
 
 
 def select(numbers: dict[str, np.ndarray], only: Iterable[str], exclude: Iterable[str]) -> np.ndarray:
@@ -338,19 +340,33 @@ def select(numbers: dict[str, np.ndarray], only: Iterable[str], exclude: Iterabl
       exclude: names of tags.
 
     Raises:
-      ConfigError: for an unknown tag, with the nearest name.
+      ConfigError: for an unknown tag, with the nearest names; if none of at least one scenario is left, with
+        the number of scenarios of each tag.
     """
     only, exclude = tuple(only), tuple(exclude)
     wanted, unwanted = _any(numbers, only), _any(numbers, exclude)
-    return (wanted if only else np.ones_like(wanted)) & ~unwanted
+    kept = (wanted if only else np.ones_like(wanted)) & ~unwanted
+    if len(kept) and not kept.any():
+        asked = [
+            f"{name} = {', '.join(tags)}" for name, tags in (("only", only), ("exclude", exclude)) if tags
+        ]
+        counts = {name: int(tag.test(numbers).sum()) for name, tag in TAGS.items()}
+        there = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+        raise ConfigError(
+            f"no scenario of {len(kept)} is left with {' and '.join(asked)}; there are: {there or 'none'}"
+        )
+    return kept
 
 
 def _any(numbers, names):
     found = np.zeros(len(numbers["path_length"]), bool)
     for name in names:
         if name not in TAGS:
-            near = difflib.get_close_matches(name, TAGS, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"unknown tag {name!r}; did you mean {near}? Known: {', '.join(TAGS)}")
+            near = difflib.get_close_matches(name, TAGS, n=3, cutoff=0.0)
+            raise ConfigError(
+                f"unknown tag {name!r}; did you mean {near[0]}, {near[1]} or {near[2]}? "
+                f"Known: {', '.join(TAGS)}"
+            )
         found |= TAGS[name].test(numbers)
     return found
 

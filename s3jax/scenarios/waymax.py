@@ -2,19 +2,19 @@
 
 Waymax is not a dependency: its licence is non-commercial and it is installed from its repository.
 `load_waymax` checks that what is installed is the real one. A state made here equals the one that Waymax's
-own loader makes of the same record, without TensorFlow's part in it (`tests/parity`).
-
-Waymax gives a dynamics model only the current poses, and has no field for yaw rate, actuators or hidden
-state. A distilled model therefore keeps its own carry beside Waymax's state and hands the pose over
-(`hand_over`) through Waymax's `StateDynamics`.
+own loader makes of the same record, without TensorFlow's part in it (`tests/parity`). Training and driving
+in it are in `s3jax.waymax`.
 """
 
 import importlib
 
 import numpy as np
 
+from s3jax.errors import UserError
 from s3jax.scenarios.compact import compact
+from s3jax.scenarios.example import parse_example
 from s3jax.scenarios.raw import (
+    ROAD_EDGE_TYPE,
     Lights,
     RawScene,
     SceneError,
@@ -24,13 +24,15 @@ from s3jax.scenarios.raw import (
     split_map,
 )
 from s3jax.scenarios.scenario import Scenario
+from s3jax.scenarios.wire import WireError
 from s3jax.scenarios.womd_writer import features_from_scene
 
+_BOUNDARY = 15  # what Waymax takes for a road edge; of an edge of unknown type it knows nothing
 _PERIODS = ("past", "current", "future")
 _INSTALL = "install it from a checkout of s3jax with `pip install --group waymax`"
 
 
-class WaymaxError(ImportError):
+class WaymaxError(UserError):
     """Waymax is absent, or a package of that name is not the simulator."""
 
 
@@ -70,13 +72,44 @@ def to_waymax(scene: RawScene, route: np.ndarray | None = None):
         route = np.stack([scene.tracks.x[scene.sdc], scene.tracks.y[scene.sdc]], axis=1)[
             scene.tracks.valid[scene.sdc]
         ]
-    return simulator_state(features_from_scene(scene, route))
+    features = features_from_scene(scene, route)
+    types = features["roadgraph_samples/type"]
+    features["roadgraph_samples/type"] = np.where(types == ROAD_EDGE_TYPE, _BOUNDARY, types)
+    return simulator_state(features)
+
+
+def state_of(data: bytes, scene: RawScene):
+    """Returns the Waymax `SimulatorState` of a record: as in the file if that is a tf.Example, else rebuilt.
+
+    Args:
+      data: the record.
+      scene: what `s3jax.scenarios.read.parse_scene` made of it.
+
+    Raises:
+      SceneError: if the record cannot be a state of Waymax.
+      WaymaxError: if Waymax is not installed.
+    """
+    try:
+        features = parse_example(data)
+    except WireError:
+        return to_waymax(scene)
+    return simulator_state(features)
 
 
 def simulator_state(features: dict):
-    """Returns the Waymax `SimulatorState` of a WOMD tf.Example's features (`parse_example`)."""
+    """Returns the Waymax `SimulatorState` of a WOMD tf.Example's features (`parse_example`).
+
+    Raises:
+      SceneError: if a feature is missing or has an impossible size.
+      WaymaxError: if Waymax is not installed.
+    """
     datatypes = load_waymax().datatypes
-    layout = state_layout(features)
+    try:
+        layout = state_layout(features)
+    except KeyError as error:
+        raise SceneError(f"feature {error.args[0]} is missing") from None
+    except ValueError as error:
+        raise SceneError(f"features of sizes that do not fit together ({error})") from None
     log = datatypes.Trajectory(**layout["log_trajectory"])
     # The simulated trajectory holds the first step of the log; the rest is for the simulator to fill.
     first = {name: np.where(np.arange(value.shape[-1]) == 0, value, np.zeros((), value.dtype))
@@ -225,24 +258,3 @@ def scene_from_waymax(state, scene_id: str = "waymax") -> RawScene:
             *(np.asarray(values).T for values in (lights.x, lights.y, lights.state, lanes, lights.valid))
         ),
     )
-
-
-def hand_over(environment, state, vehicle):
-    """Advances a Waymax environment by one step of 0.1 s to where a distilled model has driven the ego car.
-
-    Args:
-      environment: a `PlanningAgentEnvironment` made with Waymax's `StateDynamics`.
-      state: its state.
-      vehicle: the car at the end of the step (`s3jax.spatial.state.VehicleState`), fields [].
-
-    Returns:
-      The next Waymax state.
-    """
-    import jax.numpy as jnp
-
-    from s3jax.spatial.frames import to_world, wrap_angle
-
-    datatypes = load_waymax().datatypes
-    velocity = to_world(vehicle.vx, vehicle.vy, vehicle.yaw)
-    pose = jnp.stack([vehicle.x, vehicle.y, wrap_angle(vehicle.yaw), *velocity]).astype(jnp.float32)
-    return environment.step(state, datatypes.Action(data=pose, valid=jnp.ones(1, bool)))
