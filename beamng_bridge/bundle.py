@@ -1,7 +1,7 @@
 """The policy bundle: a trained policy as one file that NumPy alone can run and check.
 
 A bundle holds the network's weights, the observation statistics, the observation's layout, the meaning of
-its outputs, and recorded observation -> action pairs, which `load_bundle` replays before anyone drives.
+its outputs, and recorded observations with their actions, which `load_bundle` replays before anyone drives.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from s3jax.archive import FileError, load_archive, save_archive
 from s3jax.spatial.observation import ObservationSpec
 from s3jax.spatial.state import CONTROL_DEFINITION, STATE_DEFINITION
 
-KIND, VERSION = "policy", 1
+KIND, VERSION = "policy", 2
 
 TOLERANCE = 1e-5
 """Largest difference of a replayed action from the recorded one."""
@@ -39,40 +39,64 @@ class PolicySpec(NamedTuple):
 
 
 class Policy:
-    """A deterministic policy on NumPy."""
+    """A deterministic policy on NumPy. One with a GRU remembers what it saw since `reset`."""
 
-    def __init__(self, spec: PolicySpec, layers, mean, std, provenance: dict):
-        """Takes layers as pairs of kernel [in, out] and bias [out]; mean and std [D] of the observation."""
+    def __init__(self, spec: PolicySpec, weights: dict, mean, std, provenance: dict):
+        """Takes weights as for `save_bundle`; mean and std [D] of the observation."""
         self.spec = spec
         self.provenance = provenance
-        self._layers = [(np.asarray(kernel), np.asarray(bias)) for kernel, bias in layers]
+        self._layers = [weights["actor"][f"dense_{i}"] for i in range(len(weights["actor"]))]
+        self._gru = weights.get("gru")
         self._mean, self._std = np.asarray(mean), np.asarray(std)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what it saw; call it before every drive."""
+        self._memory = None if self._gru is None else np.zeros(len(self._gru["bias"]), np.float32)
 
     def __call__(self, observation) -> np.ndarray:
         """Returns the action [2] in [-1, 1], a share of `control_rate`, for an observation [D]."""
         x = (np.asarray(observation, np.float32) - self._mean) / self._std
         x = np.clip(x, -self.spec.clip, self.spec.clip)
-        for kernel, bias in self._layers[:-1]:
-            x = x @ kernel + bias
-            x = x / (1.0 + np.exp(-np.clip(x, -80.0, 80.0)))  # SiLU
-        kernel, bias = self._layers[-1]
-        return np.tanh(x @ kernel + bias)
+        if self._gru is not None:
+            self._memory = _gru(self._gru, self._memory, x)
+            x = np.concatenate([x, self._memory])
+        for layer in self._layers[:-1]:
+            x = x @ layer["kernel"] + layer["bias"]
+            x = x * _sigmoid(x)  # SiLU
+        return np.tanh(x @ self._layers[-1]["kernel"] + self._layers[-1]["bias"])
 
 
-def save_bundle(path: str | Path, spec: PolicySpec, layers, mean, std, probes, provenance: dict) -> None:
+def _gru(weights: dict, memory: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Returns the memory [H] after an input [D], as `s3jax.ppo.networks.GRU` does."""
+    size = len(memory)
+    gates, own = x @ weights["input"]["kernel"] + weights["input"]["bias"], memory @ weights["kernel"]
+    reset, update = np.split(_sigmoid(gates[: 2 * size] + own[: 2 * size]), 2)
+    candidate = np.tanh(gates[2 * size :] + reset * (own[2 * size :] + weights["bias"]))
+    return (1 - update) * candidate + update * memory
+
+
+def _sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-np.clip(x, -80.0, 80.0)))
+
+
+def save_bundle(
+    path: str | Path, spec: PolicySpec, weights: dict, mean, std, probes, provenance: dict
+) -> None:
     """Writes a bundle.
 
     Args:
       path: the file.
       spec: what inputs and outputs mean.
-      layers: pairs of kernel [in, out] and bias [out], float32.
+      weights: nested dictionaries of float32 arrays: `actor` holds the layers `dense_0`, `dense_1`, ..., each
+        `kernel` [in, out] and `bias` [out]; `gru`, if any, the gates' `input` (`kernel` [D, 3 H], `bias`
+        [3 H]), `kernel` [H, 3 H] and the candidate's `bias` [H], in the order reset, update, candidate.
       mean: [D] of the observations. std: [D].
-      probes: observations [P, D] and the actions [P, 2] that the original policy gave for them.
+      probes: observations [P, D] of one episode and the actions [P, 2] that the original policy took.
       provenance: JSON-able facts about vehicle, dynamics and training.
     """
     arrays = {"mean": mean, "std": std, "probe/observation": probes[0], "probe/action": probes[1]}
-    for i, (kernel, bias) in enumerate(layers):
-        arrays |= {f"dense_{i}/kernel": kernel, f"dense_{i}/bias": bias}
+    arrays |= _flatten(weights)
     arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
     header = {
         "observation": spec.observation.to_dict(),
@@ -81,7 +105,6 @@ def save_bundle(path: str | Path, spec: PolicySpec, layers, mean, std, probes, p
         "dt": spec.dt,
         "activation": spec.activation,
         "clip": spec.clip,
-        "layers": len(layers),
         "state_definition": STATE_DEFINITION,
         "control_definition": CONTROL_DEFINITION,
         "weights_digest": _digest(arrays),
@@ -113,8 +136,7 @@ def load_bundle(path: str | Path, dt: float | None = None) -> Policy:
             activation=header["activation"],
             clip=header["clip"],
         )
-        layers = [(arrays[f"dense_{i}/kernel"], arrays[f"dense_{i}/bias"]) for i in range(header["layers"])]
-        policy = Policy(spec, layers, arrays["mean"], arrays["std"], header["provenance"])
+        policy = Policy(spec, _nest(arrays), arrays["mean"], arrays["std"], header["provenance"])
         probes, actions = arrays["probe/observation"], arrays["probe/action"]
         weights_digest, observation_digest = header["weights_digest"], header["observation_digest"]
         definitions = {name: header[name] for name in ("state_definition", "control_definition")}
@@ -137,11 +159,32 @@ def load_bundle(path: str | Path, dt: float | None = None) -> Policy:
     try:
         replayed = np.stack([policy(probe) for probe in probes])
         difference = float(np.abs(replayed - actions).max())
-    except ValueError as error:  # shapes that do not fit
+    except (KeyError, TypeError, ValueError) as error:  # shapes that do not fit
         raise FileError(f"{path}: layers do not fit together ({error})") from None
     if not difference <= TOLERANCE:
         raise FileError(f"{path}: replayed actions differ from the recorded ones by {difference:.1e}")
+    policy.reset()
     return policy
+
+
+def _flatten(tree: dict, prefix: str = "") -> dict:
+    """Returns nested dictionaries of arrays as one, with names such as `actor/dense_0/kernel`."""
+    flat = {}
+    for name, value in tree.items():
+        flat |= _flatten(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _nest(arrays: dict) -> dict:
+    """Undoes `_flatten`."""
+    tree: dict = {}
+    for name, array in arrays.items():
+        *path, last = name.split("/")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = array
+    return tree
 
 
 def _digest(arrays: dict) -> str:

@@ -10,11 +10,11 @@ from s3jax import __version__
 from s3jax.archive import load_archive
 from s3jax.ppo.checkpoints import load_policy
 from s3jax.ppo.normaliser import CLIP, MIN_STD
-from s3jax.ppo.policy import mean_action
+from s3jax.ppo.policy import initial_memory, mean_action
 from s3jax.ppo.train import TrainConfig
 
 PROBES = 8
-"""Number of recorded observation -> action pairs in a bundle."""
+"""Number of recorded observations and actions in a bundle, one after the other in one episode."""
 
 
 def export_run(directory: str | Path, path: str | Path, which: str = "best") -> int:
@@ -47,10 +47,10 @@ def export_run(directory: str | Path, path: str | Path, which: str = "best") -> 
             activation="silu",
             clip=CLIP,
         ),
-        layers=[(layer["kernel"], layer["bias"]) for layer in _in_order(policy["params"])],
+        weights={name: policy[name] for name in ("actor", "gru") if name in policy},
         mean=policy["mean"],
         std=std,
-        probes=(observations, np.asarray(jax.jit(mean_action)(policy, observations))),
+        probes=(observations, _act_in_order(policy, observations)),
         provenance={
             "s3jax": __version__,
             "update": update,
@@ -62,5 +62,11 @@ def export_run(directory: str | Path, path: str | Path, which: str = "best") -> 
     return update
 
 
-def _in_order(params: dict) -> list[dict]:
-    return [params[f"dense_{i}"] for i in range(len(params))]
+def _act_in_order(policy: dict, observations) -> np.ndarray:
+    """Returns the actions [T, 2] for observations [T, P] of one episode."""
+
+    def act(memory, observation):
+        action, memory = mean_action(policy, observation, memory)
+        return memory, action
+
+    return np.asarray(jax.jit(lambda x: jax.lax.scan(act, initial_memory(policy), x)[1])(observations))

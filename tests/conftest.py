@@ -21,7 +21,7 @@ def hand_made_bundle(tmp_path_factory):
     save_bundle(
         path,
         PolicySpec(spec, (4.0, 4.0), 0.05, "silu", 1000.0),
-        [(kernel, bias)],
+        {"actor": {"dense_0": {"kernel": kernel, "bias": bias}}},
         np.zeros(spec.size),
         np.ones(spec.size),
         (observations, np.tanh(observations @ kernel + bias)),

@@ -26,27 +26,28 @@ class Episodes(NamedTuple):
     terminated: jax.Array
 
 
-def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable) -> Episodes:
+def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable, memory=None) -> Episodes:
     """Drives each scenario once, from its beginning, with the car as distilled.
 
     Args:
       env: the environment.
       world: bank and dynamics parameters.
       scenarios: [N] indices into the bank.
-      act: maps observations [N, D] to controls [N, 2].
+      act: maps observations [N, D] and the policy's memory to actions [N, 2] and new memory.
+      memory: the policy's before the first step; any pytree.
     """
-    state, observation = jax.vmap(env.start, (None, 0))(world, scenarios)
+    state, observation = env.start_many(world, scenarios)
 
     def body(carry, _):
-        state, observation, active = carry
-        control = act(observation)
-        step = jax.vmap(env.step, (None, 0, 0))(world, state, control)
+        state, observation, memory, active = carry
+        control, memory = act(observation, memory)
+        step = env.step_many(world, state, control)
         ended = active & step.terminated
         running = active & ~(step.terminated | step.truncated)
         out = (active & ~step.terminated, step.error, control, ended)
-        return (step.state, step.observation, running), out
+        return (step.state, step.observation, memory, running), out
 
-    carry = (state, observation, jnp.ones(scenarios.shape, bool))
+    carry = (state, observation, memory, jnp.ones(scenarios.shape, bool))
     steps = env.config.termination.steps
     _, (active, error, control, ended) = jax.lax.scan(body, carry, length=steps)
     return Episodes(active, error, control, jnp.any(ended, axis=0))

@@ -30,6 +30,7 @@ class PolicyDriver:
 
     def reset(self, reading: VehicleReading) -> None:
         """Places the cursor at the start of the reference, with neutral controls behind it."""
+        self._policy.reset()
         self._cursor = 0.0
         self._history = initial_history(self._policy.spec.observation, reading.state)
         self._applied = None

@@ -9,7 +9,6 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as keep
 
 from s3jax.archive import FileError
 from s3jax.config import ConfigError
-from s3jax.ppo.policy import policy_of
 
 METRIC = "cross_track_rms"
 """Held-out metric that decides which checkpoint is the best; lower is better."""
@@ -34,13 +33,11 @@ class Checkpointer:
             item_handlers={name: ocp.StandardCheckpointHandler() for name in ("state", "policy")},
         )
 
-    def save(self, update: int, state, metric: float) -> None:
-        """Saves the training state after an update; returns before the files are complete."""
+    def save(self, update: int, state, policy: dict, metric: float) -> None:
+        """Saves training state and policy after an update; returns before the files are complete."""
         self._manager.save(
             update,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state), policy=ocp.args.StandardSave(policy_of(state))
-            ),
+            args=ocp.args.Composite(state=ocp.args.StandardSave(state), policy=ocp.args.StandardSave(policy)),
             metrics={METRIC: metric},
         )
 

@@ -24,16 +24,16 @@ def _log_jacobian(raw):
     return jnp.sum(2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw)), axis=-1)
 
 
-def sample(key, mean, log_std):
-    """Draws raw actions [..., A]; the control is their tanh."""
-    return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+def sample(noise, mean, log_std):
+    """Returns raw actions [..., A] from standard normal noise [..., A]; the action is their tanh."""
+    return mean + jnp.exp(log_std) * noise
 
 
 def log_prob(mean, log_std, raw):
-    """Returns the log-density [...] of the control tanh(raw), raw [..., A]."""
+    """Returns the log-density [...] of the action tanh(raw), raw [..., A]."""
     return _normal(mean, log_std).log_prob(raw) - _log_jacobian(raw)
 
 
-def entropy(key, mean, log_std):
-    """Returns an unbiased one-sample estimate [...] of the entropy of the squashed Gaussian."""
-    return _normal(mean, log_std).entropy() + _log_jacobian(sample(key, mean, log_std))
+def entropy(noise, mean, log_std):
+    """Estimates the entropy [...] of the squashed Gaussian from standard normal noise [..., A], unbiased."""
+    return _normal(mean, log_std).entropy() + _log_jacobian(sample(noise, mean, log_std))

@@ -30,10 +30,17 @@ class Normaliser:
         """Returns the statistics before any observation of this size: the identity."""
         return cls(count=jnp.zeros(()), mean=jnp.zeros(size), variance=jnp.ones(size))
 
-    def update(self, batch) -> "Normaliser":
-        """Returns the statistics after also seeing a batch [..., D]."""
+    def update(self, batch, axis: str | None = None) -> "Normaliser":
+        """Returns the statistics after also seeing a batch.
+
+        Args:
+          batch: [..., D].
+          axis: name of the mapped axis over which the batch is spread in equal parts.
+        """
         batch = batch.reshape(-1, batch.shape[-1])
-        mean, variance, count = jnp.mean(batch, 0), jnp.var(batch, 0), float(batch.shape[0])
+        mean = _average(jnp.mean(batch, 0), axis)
+        variance = _average(jnp.mean((batch - mean) ** 2, 0), axis)
+        count = float(batch.shape[0] * (jax.lax.axis_size(axis) if axis else 1))
         total = self.count + count
         share = count / total
         delta = mean - self.mean
@@ -47,3 +54,7 @@ class Normaliser:
         """Returns observations [..., D] normalised and clipped."""
         scaled = (observation - self.mean) / jnp.maximum(jnp.sqrt(self.variance), MIN_STD)
         return jnp.clip(scaled, -CLIP, CLIP)
+
+
+def _average(x, axis):
+    return jax.lax.pmean(x, axis) if axis else x

@@ -4,26 +4,26 @@ import jax
 import jax.numpy as jnp
 
 
-def group_minibatches(key, batch, groups: int, minibatches: int):
+def group_minibatches(keys, batch, minibatches: int):
     """Permutes environments within fixed groups and splits them into minibatches.
 
     A permutation over all environments would gather the whole batch on every device; one inside groups
     that each live on one device moves nothing, and is the same algorithm for any number of devices.
 
     Args:
-      key: PRNG key.
-      batch: pytree of [T, N, ...].
-      groups: number of groups; divides N, and is a multiple of the device count.
-      minibatches: number of minibatches; divides N / groups.
+      keys: [G] PRNG keys, one for each group.
+      batch: pytree of [T, N, ...]; G divides N.
+      minibatches: number of minibatches; divides N / G.
 
     Returns:
       The pytree with leaves [minibatches, T, N / minibatches, ...].
     """
-    num_envs = jax.tree.leaves(batch)[0].shape[1]
-    order = jnp.argsort(jax.random.bits(key, (groups, num_envs // groups)), axis=1)
+    groups = keys.shape[0]
+    members = jax.tree.leaves(batch)[0].shape[1] // groups
+    order = jax.vmap(lambda key: jnp.argsort(jax.random.bits(key, (members,))))(keys)
 
     def split(x):
-        x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+        x = x.reshape(x.shape[0], groups, members, *x.shape[2:])
         x = jax.vmap(lambda members, order: members[:, order], in_axes=(1, 0), out_axes=1)(x, order)
         x = x.reshape(*x.shape[:2], minibatches, -1, *x.shape[3:])
         x = jnp.moveaxis(x, 2, 0)

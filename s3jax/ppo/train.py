@@ -22,9 +22,10 @@ from s3jax.env import EnvConfig, TrackingEnv, World
 from s3jax.env.episodes import run_episodes, summarise
 from s3jax.errors import DivergedError
 from s3jax.ppo.checkpoints import METRIC, Checkpointer, load_policy
+from s3jax.ppo.config import PPOConfig
 from s3jax.ppo.curves import Curves
-from s3jax.ppo.learner import Learner, PPOConfig
-from s3jax.ppo.policy import mean_action, policy_of
+from s3jax.ppo.learner import Learner
+from s3jax.ppo.policy import initial_memory, mean_action, policy_of
 from s3jax.progress import Progress, silent
 from s3jax.scenarios.bank import make_bank
 from s3jax.scenarios.load import load_scenarios
@@ -92,7 +93,11 @@ def train(
         progress(start, config.ppo.updates, "compiling")
         clock = time.perf_counter()
         update = jax.jit(learner.update, donate_argnums=0).lower(state, world).compile()
-        evaluate = jax.jit(partial(evaluate_policy, env)).lower(held_out, policy_of(state)).compile()
+        evaluate = (
+            jax.jit(partial(evaluate_policy, env))
+            .lower(held_out, policy_of(state, env.policy_size))
+            .compile()
+        )
         compile_seconds = time.perf_counter() - clock
 
         clock = time.perf_counter()
@@ -113,9 +118,9 @@ def train(
                 )
             row["steps_per_second"] = (done - start) * steps_per_update / (time.perf_counter() - clock)
             if evaluates:
-                measured = _fetch(evaluate(held_out, policy_of(state)))
+                measured = _fetch(evaluate(held_out, policy_of(state, env.policy_size)))
                 row |= {f"held_out/{name}": value for name, value in measured.items()}
-                checkpointer.save(done, state, measured[METRIC])
+                checkpointer.save(done, state, policy_of(state, env.policy_size), measured[METRIC])
             curves.append(row)
             progress(done, config.ppo.updates, f"cross-track {row['env/cross_track_rms']:.2f} m")
         return {
@@ -157,7 +162,8 @@ def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, 
 def evaluate_policy(env: TrackingEnv, world: World, policy: dict) -> dict:
     """Drives every scenario of a world with a policy's mean action; returns scalar metrics."""
     scenarios = jnp.arange(world.bank.size.shape[0])
-    return summarise(run_episodes(env, world, scenarios, partial(mean_action, policy)))
+    memory = initial_memory(policy, len(scenarios))
+    return summarise(run_episodes(env, world, scenarios, partial(mean_action, policy), memory))
 
 
 def evaluate_run(directory: str | Path, which: str = "best") -> dict:

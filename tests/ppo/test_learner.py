@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from s3jax.ppo.learner import Learner, PPOConfig
+from s3jax.env import World
+from s3jax.ppo.config import PPOConfig
+from s3jax.ppo.learner import Learner
 from s3jax.spatial.reference import TrackingError
 
 SMALL = PPOConfig(
@@ -23,6 +25,10 @@ SMALL = PPOConfig(
     discount=0.9,
     reward_scale=1.0,
 )
+
+
+NOTHING = World(bank=jnp.zeros(8), dynamics=())
+"""What the probe environments share."""
 
 
 class Result(NamedTuple):
@@ -41,9 +47,16 @@ class Probe:
 
     kind: str
     observation_size = 2
+    policy_size = 2
     action_size = 2
 
-    def reset(self, world, key):
+    def reset_many(self, world, keys, part, parts):
+        return jax.vmap(self.reset)(keys)
+
+    def step_many(self, world, states, actions):
+        return jax.vmap(self.step)(states, actions)
+
+    def reset(self, key):
         sign = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
         state = jnp.stack([jnp.zeros(()), sign])
         return state, self.observe(state)
@@ -53,7 +66,7 @@ class Probe:
             [self.kind in ("two_step", "poison"), self.kind not in ("constant", "two_step")]
         )
 
-    def step(self, world, state, action):
+    def step(self, state, action):
         clock, sign = state
         yes, no = jnp.array(True), jnp.array(False)
         after = jnp.stack([clock + 1, sign])
@@ -77,16 +90,18 @@ class Probe:
 
 def train(kind, config=SMALL, seed=0):
     learner = Learner(config, Probe(kind))
-    state = jax.jit(learner.init)(None, jax.random.key(seed))
+    state = jax.jit(learner.init)(NOTHING, jax.random.key(seed))
     update = jax.jit(learner.update, donate_argnums=0)
     for _ in range(config.updates):
-        state, metrics = update(state, None)
+        state, metrics = update(state, NOTHING)
     assert update._cache_size() == 1  # compiled once
     return learner, state, metrics
 
 
 def value_and_control(learner, state, observation):
-    mean, _, value = learner.network.apply(state.params, state.normaliser(jnp.array(observation)))
+    observation = state.normaliser(jnp.array(observation))
+    memory = learner.network.initial_memory(len(observation))
+    mean, _, value, _ = learner.network.apply(state.params, observation, memory)
     return np.asarray(value), np.tanh(mean)
 
 
@@ -128,10 +143,10 @@ def test_a_poisoned_environment_is_ended_and_does_not_spread():
 
 def test_a_poisoned_gradient_is_skipped_and_counted():
     learner = Learner(SMALL, Probe("constant"))
-    state = jax.jit(learner.init)(None, jax.random.key(0))
+    state = jax.jit(learner.init)(NOTHING, jax.random.key(0))
     before = jax.tree.map(np.asarray, state.params)
     bad = Learner(replace(SMALL, reward_scale=1e38), Probe("constant"))  # the squared return overflows
-    state, metrics = jax.jit(bad.update)(state, None)
+    state, metrics = jax.jit(bad.update)(state, NOTHING)
     assert metrics["loss/skipped"] == SMALL.epochs * SMALL.minibatches
     jax.tree.map(np.testing.assert_array_equal, state.params, before)
 
@@ -144,8 +159,8 @@ def test_the_first_ratio_is_one_and_runs_repeat_to_the_bit():
 
 def test_buffers_are_donated():
     learner = Learner(SMALL, Probe("constant"))
-    state = jax.jit(learner.init)(None, jax.random.key(0))
-    compiled = jax.jit(learner.update, donate_argnums=0).lower(state, None).compile()
+    state = jax.jit(learner.init)(NOTHING, jax.random.key(0))
+    compiled = jax.jit(learner.update, donate_argnums=0).lower(state, NOTHING).compile()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
     assert compiled.memory_analysis().alias_size_in_bytes >= 3 * size  # parameters and Adam's two moments
 

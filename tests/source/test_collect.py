@@ -101,9 +101,9 @@ def test_a_policy_collects_a_second_round(tmp_path):
     observation = ObservationSpec()
     spec = PolicySpec(observation, (1.0, 1.0), 0.05, "silu", 10.0)
     size = observation.size
-    layers = [(np.zeros((size, 2)), np.zeros(2))]
+    weights = {"actor": {"dense_0": {"kernel": np.zeros((size, 2)), "bias": np.zeros(2)}}}
     probes = (np.zeros((8, size)), np.zeros((8, 2)))
-    save_bundle(tmp_path / "policy.npz", spec, layers, np.zeros(size), np.ones(size), probes, {})
+    save_bundle(tmp_path / "policy.npz", spec, weights, np.zeros(size), np.ones(size), probes, {})
     entry = {"driver": "policy", "policy": str(tmp_path / "policy.npz"), "track": "kart", "duration": 2.0}
     collect(CollectConfig.parse({"mix": [entry]}), tmp_path / "a")
     recording = read_recording(next((tmp_path / "a").glob("*.rec")))
