@@ -13,10 +13,10 @@ from pydantic import AfterValidator, Field
 
 from s3jax.config import Config
 from s3jax.scenarios.scenario import Scenario
-from s3jax.scenarios.speed import fastest_speed
 from s3jax.scenarios.tags import measure_motion
 from s3jax.spatial.friction import FrictionMap, friction_at, friction_map
 from s3jax.spatial.reference import make_reference
+from s3jax.tracks.speed import fastest_speed
 
 GRAVITY = 9.81
 _STEP = 0.5  # m between the nodes of a road

@@ -10,7 +10,7 @@ import numpy as np
 
 from s3jax.scenarios.raw import LOG_DT, VEHICLE
 from s3jax.scenarios.roads import SPACING, heading
-from s3jax.scenarios.speed import fastest_speed
+from s3jax.tracks.speed import fastest_speed
 
 STEPS = 91
 _CAP_STEP = 2.0  # m between the nodes of a car's fastest speeds
