@@ -119,17 +119,19 @@ def vehicle_state(
     )
 
 
-def turn_rate(headings, interval: float) -> float:
-    """Returns the yaw rate (rad/s) now, from the latest headings, newest last, taken every `interval` (s).
+def turn_rate(headings, times) -> float:
+    """Returns the yaw rate (rad/s) now, from the latest headings at their times (s), newest last.
 
     One-sided difference of second order from three headings, of first order from two, zero from one.
     """
-    h = np.unwrap(headings[-3:])
+    h, t = np.unwrap(headings[-3:]), times[-3:]
     if len(h) < 2:
         return 0.0
+    last = float(h[-1] - h[-2]) / (t[-1] - t[-2])
     if len(h) == 2:
-        return float(h[1] - h[0]) / interval
-    return float(3 * h[2] - 4 * h[1] + h[0]) / (2 * interval)
+        return last
+    before = float(h[1] - h[0]) / (t[1] - t[0])
+    return last + (last - before) * (t[2] - t[1]) / (t[2] - t[0])
 
 
 def measured_mounting(state: dict, centre, mounting: Mounting) -> Mounting:

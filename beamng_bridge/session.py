@@ -171,7 +171,7 @@ class Session:
         values = {name: float(value) for name, value in inputs.items()}
         if self.config.direct_input:
             events = [f"input.event('{name}', {value:.9g}, FILTER_DIRECT)" for name, value in values.items()]
-            self._vehicle.queue_lua_command("\n".join(events), response=True)  # else errors vanish
+            self.vehicle_lua("\n".join(events))
         else:
             self._vehicle.control(**values)
 
@@ -232,6 +232,24 @@ class Session:
     def lua(self, chunk: str) -> str:
         """Runs Lua in the game engine and returns what it returns, as text."""
         return self._bng.control.queue_lua_command(chunk, response=True)
+
+    @_guarded
+    def vehicle_lua(self, chunk: str) -> str:
+        """Runs Lua in the vehicle and returns what it returns, as text."""
+        return self._vehicle.queue_lua_command(chunk, response=True)  # without, errors would vanish
+
+    @_guarded
+    def run(self) -> None:
+        """Lets the game run by the wall clock, until `halt`."""
+        self._bng.settings.set_nondeterministic()
+        self._bng.control.resume()
+
+    @_guarded
+    def halt(self) -> None:
+        """Pauses the game and goes back to lock-step."""
+        self._bng.control.pause()
+        self._bng.settings.set_deterministic(self.config.steps_per_second)
+        self._time = None
 
     @property
     def licensed(self) -> bool:

@@ -52,6 +52,11 @@ class BeamNGCar:
         self._session, self._alignment, self._mounting, self._surface = session, alignment, mounting, surface
         self._friction = friction_map(1.0)
 
+    @property
+    def max_angle(self) -> float:
+        """Mean road-wheel angle at full lock (rad)."""
+        return self._mounting.max_angle
+
     def set_friction(self, friction: FrictionMap) -> None:
         """Sets the road's friction; takes effect at the next reset or step.
 
@@ -85,8 +90,8 @@ class BeamNGCar:
             session.step(seconds)
         state, electrics = session.poll()
         self._check(state, pose, speed, "after the push to its speed")
-        self._start, self._headings = float(state["time"]), [heading(state["dir"])]
-        return self._reading(state, electrics, dt)
+        self._start, self._headings, self._times = float(state["time"]), [], []
+        return self.reading(state, electrics)
 
     def step(self, control, dt: float) -> VehicleReading:
         """Holds control [steer, pedal] for dt seconds of simulated time.
@@ -94,12 +99,44 @@ class BeamNGCar:
         Raises:
           SessionError: if the game does not answer, or answers with something else than this step.
         """
-        self._switch(self._last.x, self._last.y)
+        self.switch_surface()
         self._session.send(game_inputs(control))
         self._session.step(dt)
-        state, electrics = self._session.poll(advanced=dt)
+        return self.reading(*self._session.poll(advanced=dt))
+
+    def switch_surface(self) -> None:
+        """Gives the road the friction of the place where the car was last."""
+        self._switch(self._last.x, self._last.y)
+
+    def reading(self, state: dict, electrics: dict) -> VehicleReading:
+        """Returns the reading of what the sensors said, at a later time than before."""
         self._headings = [*self._headings[-2:], heading(state["dir"])]
-        return self._reading(state, electrics, dt)
+        self._times = [*self._times[-2:], float(state["time"])]
+        rate = turn_rate(self._headings, self._times)
+        now = vehicle_state(state, electrics, rate, self._alignment, self._mounting)
+        before, dt = now, 1.0
+        if len(self._times) > 1:
+            before, dt = self._last, self._times[-1] - self._times[-2]
+        self._last = now
+        x, y = to_world(_WHEELS[:, 0], _WHEELS[:, 1], now.yaw)
+        unknown = np.full(4, np.nan)
+        return VehicleReading(
+            time=self._times[-1] - self._start,
+            state=now,
+            ax=(now.vx - before.vx) / dt - rate * now.vy,
+            ay=(now.vy - before.vy) / dt + rate * now.vx,
+            roll=math.nan,
+            pitch=math.nan,
+            wheel_speed=unknown,
+            friction=friction_at(self._friction, now.x + x, now.y + y),
+            slip_ratio=unknown,
+            slip_angle=unknown,
+            load=unknown,
+            throttle=float(electrics.get("throttle", math.nan)),
+            brake=float(electrics.get("brake", math.nan)),
+            gear=int(electrics.get("gear_index", 0)),
+            engine_speed=float(electrics.get("rpm", math.nan)) * math.pi / 30,
+        )
 
     def get_state(self):
         """Raises SessionError: the game's state cannot be read."""
@@ -136,28 +173,3 @@ class BeamNGCar:
                 f"{math.degrees(turned):.0f} deg, at {found.vx:.1f} instead of {speed:.1f} m/s. Is the level "
                 "flat and free there, and the track aligned with it?"
             )
-
-    def _reading(self, state, electrics, dt):
-        rate = turn_rate(self._headings, dt)
-        now = vehicle_state(state, electrics, rate, self._alignment, self._mounting)
-        before = getattr(self, "_last", now) if len(self._headings) > 1 else now
-        self._last = now
-        x, y = to_world(_WHEELS[:, 0], _WHEELS[:, 1], now.yaw)
-        unknown = np.full(4, np.nan)
-        return VehicleReading(
-            time=float(state["time"]) - self._start,
-            state=now,
-            ax=(now.vx - before.vx) / dt - rate * now.vy,
-            ay=(now.vy - before.vy) / dt + rate * now.vx,
-            roll=math.nan,
-            pitch=math.nan,
-            wheel_speed=unknown,
-            friction=friction_at(self._friction, now.x + x, now.y + y),
-            slip_ratio=unknown,
-            slip_angle=unknown,
-            load=unknown,
-            throttle=float(electrics.get("throttle", math.nan)),
-            brake=float(electrics.get("brake", math.nan)),
-            gear=int(electrics.get("gear_index", 0)),
-            engine_speed=float(electrics.get("rpm", math.nan)) * math.pi / 30,
-        )

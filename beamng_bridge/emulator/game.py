@@ -4,6 +4,7 @@ Conventions are the game's: `steering` and `steering_input` are + right, `electr
 the steering wheel and + left, `pos` and `vel` belong to a reference node that is not the centre of gravity.
 """
 
+import collections
 import math
 
 from s3jax.source.car import EmbeddedCar
@@ -16,6 +17,7 @@ GROUND_MODELS = {
     "SNOW": (0.65, 0.4),
     "ICE": (0.4, 0.2),
 }
+ALIASES = {"GROUNDMODEL_ASPHALT1": "ASPHALT"}
 WHEEL_LOCK = 450.0
 NODE_BEHIND, NODE_RIGHT = 0.35, 0.02  # of the centre of gravity (m)
 PAD_RATE = {"steering": 2.0}  # 1/s, a stand-in for the game's gamepad filter; other inputs follow at once
@@ -26,7 +28,12 @@ class Game:
 
     Args:
       vehicle: of the embedded car.
-      road: ground model that the level's road is made of; its static coefficient is the car's friction.
+      road: ground model that the level's road is made of.
+
+    Attributes:
+      time: simulated (s).
+      inputs: name -> value that the car receives now.
+      events: time, name and value of the latest input events.
     """
 
     def __init__(self, vehicle: str = "sedan", road: str = "ASPHALT"):
@@ -36,7 +43,10 @@ class Game:
         self.inputs = {"steering": 0.0, "throttle": 0.0, "brake": 0.0, "parkingbrake": 0.0}
         self._wanted = {}
         self._push, self._owed = None, 0.0
-        self.reload_ground_models()
+        self.events = collections.deque(maxlen=10_000)
+        self.each_ground_model(
+            lambda name, static, sliding, parent: self.set_ground_model(name, static, sliding)
+        )
         self.place(0.0, 0.0, 0.0)
 
     def place(self, x: float, y: float, yaw: float) -> None:
@@ -56,6 +66,7 @@ class Game:
         if not math.isfinite(value):
             raise ValueError(f"input {name} is {value}")
         if name in self.inputs:
+            self.events.append((self.time, name, value))
             low = -1.0 if name == "steering" else 0.0
             self._wanted[name] = min(max(value, low), 1.0)
             if direct:
@@ -63,14 +74,21 @@ class Game:
 
     def set_ground_model(self, name: str, static: float, sliding: float) -> None:
         """Changes the coefficients of a ground model."""
-        self.ground_models[name] = (static, sliding)
         if name == self.road:
-            self.car.set_friction(friction_map(min(max(static, 0.01), 2.0)))
+            self.car.set_friction(friction_map(min(max(self.grip(static, sliding), 0.01), 2.0)))
 
-    def reload_ground_models(self) -> None:
-        """Undoes all changes of ground models."""
-        self.ground_models = dict(GROUND_MODELS)
-        self.set_ground_model(self.road, *GROUND_MODELS[self.road])
+    def grip(self, static: float, sliding: float) -> float:
+        """Returns the car's friction on a road of these coefficients."""
+        return static
+
+    @staticmethod
+    def each_ground_model(visit) -> None:
+        """Calls `visit` with name, static and sliding coefficient of each model as the game ships it, and the
+        model that it is an alias of, or None."""
+        for name, (static, sliding) in GROUND_MODELS.items():
+            visit(name, static, sliding, None)
+        for name, parent in ALIASES.items():
+            visit(name, *GROUND_MODELS[parent], parent)
 
     def advance(self, seconds: float) -> None:
         """Simulates one frame."""

@@ -1,60 +1,89 @@
-"""The Lua that the emulator understands: exactly the chunks that the bridge sends, and nothing else."""
+"""The emulated game's two Lua machines, the engine's and the vehicle's, for whatever text the bridge sends.
+
+Real Lua 5.1 (the game has LuaJIT, the same language), so that a chunk with an error fails here, too. Only the
+parts of the game's interface below exist; the rest is nil, as if a new version of the game had dropped it.
+"""
 
 import json
-import re
 
-_NUMBER = r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
+from lupa import lua51
 
-_LIST = re.compile(
-    r"local found = \{\} for name, model in pairs\(core_environment\.groundModels\) do "
-    r"found\[name\] = \{static = model\.cdata\.staticFrictionCoefficient, "
-    r"sliding = model\.cdata\.slidingFrictionCoefficient\} end return jsonEncode\(found\)"
-)
-_SET = re.compile(
-    rf"local static, sliding = {_NUMBER}, {_NUMBER} "
-    r"for name, model in pairs\(core_environment\.groundModels\) do "
-    r"if name == '(\w+)' or \(model\.isAlias and model\.parent == '\3'\) then "
-    r"model\.cdata\.staticFrictionCoefficient = static model\.cdata\.slidingFrictionCoefficient = sliding "
-    r"be:setGroundModel\(name, model\.cdata\) end end "
-    r"local model = core_environment\.groundModels\['\3'\]\.cdata "
-    r"return jsonEncode\(\{static = model\.staticFrictionCoefficient, "
-    r"sliding = model\.slidingFrictionCoefficient\}\)"
-)
-_RELOAD = re.compile(r"core_environment\.reloadGroundModels\(\) return 'reloaded'")
-_EVENT = re.compile(rf"input\.event\('(\w+)', {_NUMBER}, FILTER_DIRECT\)")
+LuaError = lua51.LuaError
+"""What a chunk that cannot be run raises."""
+
+_ENGINE = """
+local game = game
+be, core_environment = {}, {groundModels = {}}
+function be:setGroundModel(name, cdata)
+  game.set_ground_model(name, cdata.staticFrictionCoefficient, cdata.slidingFrictionCoefficient)
+end
+function core_environment.reloadGroundModels()
+  game.each_ground_model(function(name, static, sliding, parent)
+    local cdata = {staticFrictionCoefficient = static, slidingFrictionCoefficient = sliding}
+    core_environment.groundModels[name] = {cdata = cdata, isAlias = parent and true, parent = parent}
+    be:setGroundModel(name, cdata)
+  end)
+end
+core_environment.reloadGroundModels()
+"""
+
+_VEHICLE = """
+local game = game
+FILTER_KBD, FILTER_PAD, FILTER_DIRECT = 0, 1, 2
+input, electrics = {}, {values = {}}
+function input.event(name, value, filter) game.input_event(name, value, filter == FILTER_DIRECT) end
+function input.updateGFX(dtSim) end
+function onGraphicsStep(dtSim) input.updateGFX(dtSim) end
+"""
+
+_ABSENT = "game, python, os, io, package, require, dofile, loadfile, debug = nil"
 
 
-class LuaError(Exception):
-    """The chunk cannot be run."""
+class Machine:
+    """A Lua machine with a part of the game's interface.
 
-
-def run_in_engine(chunk: str, game) -> str:
-    """Runs a chunk of the game engine on a `Game`; returns its result as text.
-
-    Raises:
-      LuaError: for anything but the known chunks.
+    Args:
+      interface: Lua that defines it, in terms of `game`.
+      game: name -> Python function.
     """
-    text = " ".join(chunk.split())
-    if _LIST.fullmatch(text):
-        models = game.ground_models
-        return json.dumps({name: {"static": m[0], "sliding": m[1]} for name, m in models.items()})
-    if found := _SET.fullmatch(text):
-        static, sliding, name = float(found[1]), float(found[2]), found[3]
-        if name not in game.ground_models:
-            raise LuaError(f"attempt to index field '{name}' (a nil value)")
-        game.set_ground_model(name, static, sliding)
-        return json.dumps({"static": static, "sliding": sliding})
-    if _RELOAD.fullmatch(text):
-        game.reload_ground_models()
-        return "reloaded"
-    raise LuaError(f"the emulator does not know this Lua: {text[:120]}")
+
+    def __init__(self, interface: str, game: dict):
+        self._lua = lua51.LuaRuntime(register_eval=False, register_builtins=False)
+        names = self._lua.globals()
+        names.game = self._lua.table_from(game)
+        names.jsonEncode = lambda value: json.dumps(_plain(value))
+        self._lua.execute(interface)
+        self._lua.execute(_ABSENT)
+
+    def run(self, chunk: str) -> str:
+        """Runs a chunk; returns what it returns as text, as the game does.
+
+        Raises:
+          LuaError: if it is not Lua, or fails.
+        """
+        result = self._lua.execute(chunk)
+        return "nil" if result is None else str(result)
+
+    def graphics_step(self, seconds: float) -> None:
+        """Runs what a vehicle runs once per frame, after so much simulated time (s)."""
+        self._lua.globals().onGraphicsStep(seconds)
 
 
-def run_in_vehicle(chunk: str, game) -> str:
-    """Runs a chunk of the vehicle on a `Game`; see `run_in_engine`."""
-    for line in filter(None, map(str.strip, chunk.splitlines())):
-        found = _EVENT.fullmatch(line)
-        if not found:
-            raise LuaError(f"the emulator does not know this Lua: {line[:120]}")
-        game.input_event(found[1], float(found[2]), direct=True)
-    return "nil"
+def engine_machine(game) -> Machine:
+    """Returns the machine of the game engine of a `Game`."""
+    return Machine(
+        _ENGINE,
+        {"set_ground_model": game.set_ground_model, "each_ground_model": game.each_ground_model},
+    )
+
+
+def vehicle_machine(game) -> Machine:
+    """Returns the machine of a `Game`'s car."""
+    return Machine(_VEHICLE, {"input_event": game.input_event})
+
+
+def _plain(value):
+    """Returns a Lua value as JSON types."""
+    if lua51.lua_type(value) != "table":
+        return value
+    return {str(name): _plain(item) for name, item in value.items()}

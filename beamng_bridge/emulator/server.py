@@ -1,7 +1,8 @@
 """The emulated game's sockets and frame loop.
 
 As in the game: requests are read once per frame; `Step` blocks the engine's socket, not the vehicle's, until
-its frames are done; each vehicle has its own port; and without `ack` a step is not answered.
+its frames are done; each vehicle has its own port; and without `ack` a step is not answered. While the game
+is neither paused nor deterministic, its physics runs by the wall clock.
 """
 
 import contextlib
@@ -14,11 +15,12 @@ import time
 
 import msgpack
 
-from beamng_bridge.emulator import lua
 from beamng_bridge.emulator.faults import KINDS, Fault
 from beamng_bridge.emulator.game import Game
+from beamng_bridge.emulator.lua import LuaError, engine_machine, vehicle_machine
 
 PROTOCOL = "v1.27"
+SLOWEST_FRAME = 0.1  # s of simulated time that one frame makes up for, in real time
 _REFUSED = "The request was not handled by BeamNG.tech. Its type is unknown to this emulator: "
 
 
@@ -88,6 +90,9 @@ class Emulator:
         self._factor, self._limit = 0, 60.0
         self._broken = False
         self._last_state = None
+        self._engine_lua, self._vehicle_lua = engine_machine(game), vehicle_machine(game)
+        self._frame_time = time.monotonic()
+        self._late = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -142,15 +147,26 @@ class Emulator:
         select.select([self._engine, self._vehicle, *peers], [], [], 0.05)
 
     def _frame(self):
+        began, self._frame_time = self._frame_time, time.monotonic()
         if self.loaded and (self._pending or not self.paused):
-            interval = 1.0 / self._limit if self._factor == -1 else 0.05 * self._factor or 1.0 / 60.0
+            interval = self._interval(self._frame_time - began)
+            self._vehicle_lua.graphics_step(interval)
             self.game.advance(interval)
             self._pending = max(0, self._pending - 1)
+        self._send_late()
         self._serve("vehicle", self._vehicle)
         if self._blocked is not None and not self._pending:
             (peer, identity), self._blocked = self._blocked, None
             self._answer(peer, identity, {"type": "Stepped"})
         self._serve("engine", self._engine)
+
+    def _interval(self, wall):
+        """Returns the simulated seconds of a frame: fixed, or, in real time, as many as it took."""
+        if self._factor == -1:
+            return 1.0 / self._limit
+        if self._factor == 0 and not self._pending:
+            return min(wall, SLOWEST_FRAME)
+        return 0.05 * self._factor or 1.0 / 60.0
 
     def _serve(self, side, server):
         with contextlib.suppress(BlockingIOError):
@@ -173,7 +189,7 @@ class Emulator:
         handler = getattr(self, f"_{side}_{kind}", None) or getattr(self, f"_any_{kind}", None)
         try:
             answer = handler(message) if handler else {"bngError": _REFUSED + kind}
-        except (KeyError, TypeError, ValueError, lua.LuaError) as error:
+        except (KeyError, TypeError, ValueError, LuaError) as error:
             answer = {"bngError": f"{type(error).__name__}: {error}"}
         if kind == "Step" and message.get("ack"):
             self._blocked = (peer, identity)
@@ -185,6 +201,9 @@ class Emulator:
         fault = self.fault
         if fault is None or self.messages <= fault.message:
             peer.send({**answer, "_id": identity})
+            return
+        if fault.kind == "lag":
+            self._late.append((time.monotonic() + fault.seconds, peer, {**answer, "_id": identity}))
             return
         first, self._broken = not self._broken, True
         if fault.kind == "stale" and answer.get("type") == "SensorData":
@@ -205,6 +224,12 @@ class Emulator:
                 time.sleep(fault.seconds)
             off = 1000 if fault.kind == "wrong_id" and first else 0
             peer.send({**answer, "_id": identity + off})
+
+    def _send_late(self):
+        now = time.monotonic()
+        while self._late and self._late[0][0] <= now:
+            _, peer, answer = self._late.pop(0)
+            peer.send(answer)
 
     def _hang_up(self):
         for side, peers in self._clients.items():
@@ -234,6 +259,7 @@ class Emulator:
         if message["path"] != self._scenario:
             return {"bngValueError": f"Scenario not found: {message['path']!r}"}
         self.loaded = True
+        self._vehicle_lua = vehicle_machine(self.game)  # the vehicle is spawned anew
         self.game.place(0.0, 0.0, -math.pi / 2)
         return {"type": "MapLoaded"}
 
@@ -295,7 +321,7 @@ class Emulator:
         return {"type": "Teleported", "success": True}
 
     def _engine_QueueLuaCommandGE(self, message):
-        return self._lua(lua.run_in_engine, "ExecutedLuaChunkGE", message)
+        return self._lua(self._engine_lua, "ExecutedLuaChunkGE", message)
 
     def _engine_GameStateRequest(self, message):
         return {"type": "GameState", "state": "scenario" if self.loaded else "menu"}
@@ -328,13 +354,13 @@ class Emulator:
         return {"type": "GetCenterOfGravity", "data": self.game.centre_of_gravity()}
 
     def _vehicle_QueueLuaCommandVE(self, message):
-        return self._lua(lua.run_in_vehicle, "ExecutedLuaChunkVE", message)
+        return self._lua(self._vehicle_lua, "ExecutedLuaChunkVE", message)
 
-    def _lua(self, run, kind, message):
+    def _lua(self, machine, kind, message):
         try:
-            result = run(message["chunk"], self.game)
-        except lua.LuaError:
+            result = machine.run(message["chunk"])
+        except LuaError as error:
             if message.get("resp"):
-                raise
+                return {"bngError": str(error).splitlines()[0]}
             return {"type": kind}  # the game only logs it
         return {"type": kind, "resp": result} if message.get("resp") else {"type": kind}

@@ -50,6 +50,8 @@ def test_the_turn_rate_is_exact_for_constant_angular_acceleration_and_across_a_f
     t = np.array([0.0, 0.05, 0.10])
     yaw = 3.1 + 0.5 * t + 1.5 * t * t
     wrapped = np.arctan2(np.sin(yaw), np.cos(yaw)).tolist()
-    assert frames.turn_rate(wrapped, 0.05) == pytest.approx(0.5 + 3.0 * 0.10)
-    assert frames.turn_rate(wrapped[:2], 0.05) == pytest.approx((yaw[1] - yaw[0]) / 0.05)
-    assert frames.turn_rate(wrapped[:1], 0.05) == 0.0
+    assert frames.turn_rate(wrapped, t) == pytest.approx(0.5 + 3.0 * 0.10)
+    assert frames.turn_rate(wrapped[:2], t[:2]) == pytest.approx((yaw[1] - yaw[0]) / 0.05)
+    assert frames.turn_rate(wrapped[:1], t[:1]) == 0.0
+    uneven = np.array([0.0, 0.02, 0.10])
+    assert frames.turn_rate(0.5 * uneven + 1.5 * uneven**2, uneven) == pytest.approx(0.5 + 3.0 * 0.10)
