@@ -1,6 +1,7 @@
 """Polylines: thinning, and distance to a path."""
 
 import numpy as np
+from scipy.spatial import KDTree
 
 
 def simplify(points: np.ndarray, tolerance: float) -> np.ndarray:
@@ -40,14 +41,7 @@ def _distance_to_segment(points, start, end):
 
 def distance_to_path(points: np.ndarray, path: np.ndarray, limit: float) -> np.ndarray:
     """Returns the distance (m) of points [n, 2] to the nearest vertex of a path [m, 2]; inf past `limit`."""
-    distance = np.full(len(points), np.inf)
-    low, high = path.min(axis=0) - limit, path.max(axis=0) + limit
-    near = np.flatnonzero(((points >= low) & (points <= high)).all(axis=1))
-    if len(near):
-        gap = points[near, None].astype(np.float32) - path.astype(np.float32)
-        distance[near] = np.sqrt(np.einsum("npk,npk->np", gap, gap).min(axis=1))
-        distance[distance > limit] = np.inf
-    return distance
+    return KDTree(path).query(points, distance_upper_bound=limit)[0]
 
 
 def vertices(path: np.ndarray, spacing: float) -> np.ndarray:

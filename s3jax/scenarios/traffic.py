@@ -79,8 +79,8 @@ def simulate(drivers: list[Driver]) -> tuple[np.ndarray, np.ndarray]:
     prescribed = np.stack([driver.prescribed for driver in drivers])
     place, speed = column("place"), column("speed")
     # Who starts on the limit may have to brake at once.
-    speed = np.minimum(speed, _at(along, np.full(count, _FREE), place + speed * 2 * _FORESIGHT))
-    speed = np.minimum(speed, _at(along, np.full(count, _FREE), place))
+    speed = np.minimum(speed, _at(along[_FREE], place + speed * 2 * _FORESIGHT))
+    speed = np.minimum(speed, _at(along[_FREE], place))
     speed = np.where(np.isfinite(prescribed[:, 0]), prescribed[:, 0], speed)
     rate, waited = np.zeros(count), np.zeros(count)
     places, speeds = np.zeros((2, count, STEPS))
@@ -89,17 +89,17 @@ def simulate(drivers: list[Driver]) -> tuple[np.ndarray, np.ndarray]:
         waiting = (step * LOG_DT < release) | (waited < hold)
         waited += LOG_DT * ((speed < 0.1) & (place > stop - 3.0))
         halt = waiting & (place < stop + 3.0)
-        table = np.where(halt, _HALTED, _FREE)
-        cap = np.minimum(_at(along, table, place), _at(along, table, place + speed * _FORESIGHT))
-        grip, bend = (_at(along, np.full(count, table), place) for table in (_GRIP, _BEND))
+        free, halted, grip, bend = _at(along, place)
+        soon = _at(along[:_GRIP], place + speed * _FORESIGHT)
+        cap = np.where(halt, np.minimum(halted, soon[_HALTED]), np.minimum(free, soon[_FREE]))
         # What cornering leaves of the friction circle; a little is always left for the brakes.
         rest = np.sqrt(np.maximum(grip**2 - (bend * speed**2) ** 2, 0.1 * grip**2))
         gap = np.maximum(place[leader] - place - bumpers, 0.1)
         wanted = _STANDSTILL_GAP + np.maximum(speed * (_HEADWAY + (speed - speed[leader]) / comfort), 0.0)
         follow = accel * (1 - (wanted / gap) ** 2)
-        target = np.clip(np.minimum((cap - speed) / (2 * LOG_DT), follow), -rest, rest)
+        target = np.minimum(np.minimum((cap - speed) / (2 * LOG_DT), follow), rest)
         rise = np.where(rate < 0, pedal, LOG_DT * _ACCEL_JERK)
-        rate = np.minimum(np.maximum(target, rate - pedal), rate + rise)
+        rate = np.minimum(np.maximum(np.maximum(target, -rest), rate - pedal), rate + rise)
         told = prescribed[:, min(step + 1, STEPS - 1)]
         after = np.where(np.isfinite(told), told, np.maximum(speed + rate * LOG_DT, 0.0))
         rate = np.where(after > 0, (after - speed) / LOG_DT, 0.0)
@@ -147,12 +147,13 @@ def _coarse(values, every, nodes, combine):
     return combine(padded.reshape(nodes, every), axis=1)
 
 
-def _at(tables, which, place):
-    node = np.minimum(place / _CAP_STEP, tables.shape[2] - 1.001)
+def _at(tables, place):
+    """Values [..., N] of tables [..., N, nodes] at one place [N] in each row."""
+    node = np.minimum(place / _CAP_STEP, tables.shape[-1] - 1.001)
     low = node.astype(int)
     rows = np.arange(len(place))
-    before = tables[which, rows, low]
-    return before + (node - low) * (tables[which, rows, low + 1] - before)
+    before = tables[..., rows, low]
+    return before + (node - low) * (tables[..., rows, low + 1] - before)
 
 
 def poses(path: np.ndarray, place: np.ndarray, yaw: np.ndarray | None = None) -> np.ndarray:
