@@ -6,6 +6,7 @@ from pathlib import Path
 
 from s3jax import __version__
 from s3jax.cli_tools import add_configuration, add_tools
+from s3jax.compilation_cache import use_compilation_cache
 from s3jax.errors import UserError
 from s3jax.progress import bar
 
@@ -18,6 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     if rest and not (hasattr(args, "overrides") and all("=" in word and word[0] != "-" for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     args.overrides = rest
+    use_compilation_cache()
     try:
         args.run(args)
     except UserError as error:
@@ -62,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dynamics", type=Path, help="a distilled model; without it, the one s3jax brings along"
     )
     sub.add_argument("--scenarios", action="append", default=[], metavar="FILE", help=womd)
+    sub.add_argument("--profile", action="store_true", help="write a profile of a few updates to OUT/profile")
 
     sub = command(
         "evaluate", _evaluate, "drive held-out scenarios inside the distilled model", configured=False
@@ -117,14 +120,28 @@ def _train(args):
     files = [f"scenarios.files={args.scenarios}"] if args.scenarios else []
     config = TrainConfig.load(args.config, [*args.overrides, *files])
     with bar("train", "update") as progress:
-        summary = train(config, args.dynamics or PRETRAINED, args.out, progress)
+        summary = train(config, args.dynamics or PRETRAINED, args.out, progress, args.profile)
     state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]
     print(
         f"{state} after {summary['updates']} updates, {summary['env_steps']:,} steps; "
         f"held-out cross-track RMS {error:.3f} m"
     )
+    print(
+        f"compiled in {summary['compile_seconds']:.1f} s, ran {summary['train_seconds']:.1f} s at "
+        f"{summary['steps_per_second']:,.0f} steps per second; curves in {args.out / 'curves.png'}, or "
+        f"tensorboard --logdir {args.out}"
+    )
+    if args.profile:
+        print(_profile_hint(args.out / "profile", summary["profiled"]))
     if not summary["finished"]:
         raise KeyboardInterrupt
+
+
+def _profile_hint(directory, written):
+    if not written:
+        return "no profile: too few updates were left"
+    path = max(directory.rglob("perfetto_trace.json.gz"), key=lambda path: path.stat().st_mtime)
+    return f"profile: open {path} at https://ui.perfetto.dev, or pip install xprof and run xprof {directory}"
 
 
 def _evaluate(args):

@@ -26,7 +26,9 @@ def bar(description: str, unit: str = "it"):
                     tqdm(desc=description, unit=unit, initial=done, total=total, mininterval=0.5)
                 )
             line.total = total
-            line.set_postfix_str(note, refresh=False)
+            line.set_postfix_str(note, refresh=done == line.n)
             line.update(done - line.n)
+            if done == line.initial:  # the clock starts with the work, not while it is prepared
+                line.unpause()
 
         yield progress
