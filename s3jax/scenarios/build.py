@@ -1,8 +1,10 @@
 """Making stores: from dataset files, and from the world generator; all cores, resumable."""
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from s3jax.archive import FileError, atomic_path, load_archive, save_archive
+from s3jax.errors import UserError
 from s3jax.progress import Progress, silent
 from s3jax.scenarios.compact import compact
 from s3jax.scenarios.read import expand, read_scenarios
@@ -21,7 +24,7 @@ from s3jax.scenarios.worlds import WorldConfig, generate_world
 from s3jax.spatial.reference import make_reference
 
 _GROUP_BYTES, _GROUP_FILES = 2**28, 256
-_GROUP_WORLDS = 250
+_GROUP_WORLDS = 100
 _INDEXED = ("id", "features", "length", "patches", "corners")
 
 
@@ -64,7 +67,7 @@ def build(
       directory: the store; may hold a finished or interrupted build of the same files.
       dt: sample interval of the references (s).
       strict: raise the first error instead of counting it.
-      workers: processes; all cores by default.
+      workers: processes; all cores by default, 1 for this one.
       progress: told the files done and in all.
 
     Raises:
@@ -95,7 +98,7 @@ def build_worlds(
       directory: the store; an interrupted build goes on where it stopped.
       seed: of the first world.
       dt: sample interval of the references (s).
-      workers: processes; all cores by default.
+      workers: processes; all cores by default, 1 for this one.
       progress: told the worlds done and in all.
 
     Raises:
@@ -153,22 +156,42 @@ def _build(parts, directory, dt, strict, workers, progress) -> BuildSummary:
     reused = len(facts)
     total, done = sum(part.units for part in parts), sum(parts[number].units for number in facts)
     progress(done, total)
-    # Processes are spawned, not forked: a caller may hold threads, as JAX does.
-    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn")) as pool:
-        jobs = {
-            pool.submit(_convert, directory, number, part, dt, strict): number
-            for number, part in enumerate(parts)
-            if number not in facts
-        }
-        try:
-            for job in as_completed(jobs):
-                facts[jobs[job]] = job.result()
-                done += parts[jobs[job]].units
-                progress(done, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    jobs = [
+        (number, partial(_convert, directory, number, part, dt, strict))
+        for number, part in enumerate(parts)
+        if number not in facts
+    ]
+    for number, fact in _in_turn(jobs) if workers == 1 else _side_by_side(jobs, workers):
+        facts[number] = fact
+        done += parts[number].units
+        progress(done, total)
     return _index(directory, dt, [facts[number] for number in range(len(parts))], reused)
+
+
+def _in_turn(jobs):
+    for number, job in jobs:
+        yield number, job()
+
+
+def _side_by_side(jobs, workers):
+    """Runs jobs in processes; these are spawned, not forked, as a caller may hold threads, as JAX does."""
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _die_when_interrupted)
+    try:
+        numbers = {pool.submit(job): number for number, job in jobs}
+        for future in as_completed(numbers):
+            yield numbers[future], future.result()
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process died, perhaps for want of memory; finished shards are kept and the same command "
+            "goes on from there, with fewer workers or more memory"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _die_when_interrupted():
+    """Ctrl-C reaches the workers too; by default each would print a traceback and take the next job."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _finished(directory, number, part, strict):
@@ -204,6 +227,8 @@ def _index(directory, dt, facts, reused) -> BuildSummary:
     for stale in set(directory.glob("shard-*.npy")) - set(paths):
         stale.unlink()
         stale.with_suffix(".json").unlink(missing_ok=True)
+    for unfinished in directory.glob(".shard-*"):  # of workers that were killed
+        unfinished.unlink()
     shards = [np.load(path, mmap_mode="r", allow_pickle=False) for path in paths]
     # Of stored references only the rows that count are kept; a bank adds the extension.
     extension = len(make_reference(*np.zeros((4, 2)), dt).samples) - 2

@@ -1,6 +1,8 @@
 """Procedural worlds: reproducible, on the road, free of overlaps, feasible, and readable as records."""
 
 import itertools
+import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 
 from s3jax.archive import FileError
 from s3jax.config import ConfigError
-from s3jax.scenarios.build import build_worlds
+from s3jax.errors import UserError
+from s3jax.scenarios.build import _side_by_side, build_worlds
 from s3jax.scenarios.checks import off_road, overlap
 from s3jax.scenarios.compact import compact
 from s3jax.scenarios.load import load_scenarios
@@ -169,7 +172,7 @@ def test_only_scenes_of_91_steps_become_records():
 
 def test_worlds_fill_a_store_that_goes_on_after_an_interruption(tmp_path, monkeypatch):
     monkeypatch.setattr("s3jax.scenarios.build._GROUP_WORLDS", 3)
-    summary = build_worlds(GENTLE, 8, tmp_path / "store", seed=5, workers=1)
+    summary = build_worlds(GENTLE, 8, tmp_path / "store", seed=5, workers=2)
     assert (summary.scenarios, summary.reused, summary.shards) == (8, 0, 3)
     store = ScenarioStore(tmp_path / "store")
     assert [store[i].id[-6:] for i in range(8)] == [f"{seed:06d}" for seed in range(5, 13)]
@@ -179,6 +182,11 @@ def test_worlds_fill_a_store_that_goes_on_after_an_interruption(tmp_path, monkey
     assert len(load_scenarios(tmp_path / "store")) == 8
     with pytest.raises(FileError, match="dt"):
         build_worlds(GENTLE, 8, tmp_path / "store", dt=0.1, workers=1)
+
+
+def test_a_worker_that_dies_is_an_error_in_one_line():
+    with pytest.raises(UserError, match="a worker process died"):
+        list(_side_by_side([(0, partial(os._exit, 1))], workers=1))
 
 
 def test_unknown_kinds_are_refused():
