@@ -3,57 +3,22 @@
 Waymax (commit 48b33d7) needs TensorFlow; `s3jax/scenarios/README.md` records the environment and the outcome.
 """
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import RECORD, WOMD
 
 from s3jax.scenarios.checks import off_road, overlap
 from s3jax.scenarios.compact import compact
 from s3jax.scenarios.example import parse_example
-from s3jax.scenarios.read import parse_scene
+from s3jax.scenarios.read import parse_scene, read_scenes
 from s3jax.scenarios.tfrecord import read_records
-from s3jax.scenarios.waymax import (
-    WaymaxError,
-    from_waymax,
-    hand_over,
-    load_waymax,
-    simulator_state,
-    to_waymax,
-)
-from s3jax.scenarios.womd_writer import write_worlds
-from s3jax.scenarios.world_kinds import KINDS, WorldConfig
-from s3jax.scenarios.worlds import generate_world
+from s3jax.scenarios.waymax import from_waymax, simulator_state, to_waymax
+from s3jax.scenarios.world_kinds import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TensorFlow's and Waymax's own
-
-WOMD = Path(__file__).parents[3] / "shared" / "data" / "womd"
-RECORD = WOMD / "motion_data_one_example.tfrecord"
 real = pytest.mark.skipif(not RECORD.is_file(), reason="the real record is not here")
-
-
-@pytest.fixture(scope="module")
-def waymax():
-    try:
-        load_waymax()
-    except WaymaxError as error:
-        pytest.skip(str(error))
-    import waymax.config
-    import waymax.dataloader
-    import waymax.metrics
-
-    return waymax
-
-
-@pytest.fixture(scope="module")
-def worlds(tmp_path_factory):
-    """One gentle world of each kind, and the file that holds them."""
-    made = [generate_world(WorldConfig(), 3, kind) for kind in KINDS]
-    path = tmp_path_factory.mktemp("worlds") / "worlds.tfrecord"
-    write_worlds(path, made)
-    return made, path
 
 
 def load(waymax, path, **options):
@@ -104,10 +69,7 @@ def test_a_scenario_comes_back_from_waymax(waymax):
 @real
 @pytest.mark.parametrize("name", ["motion_data_one_scenario.tfrecord", "straight.json", "many_objects.json"])
 def test_other_forms_run_in_waymax(waymax, name):
-    from s3jax.scenarios.read import _records
-
-    (record,) = _records(WOMD / name)
-    scene = parse_scene(record)
+    ((_, scene),) = read_scenes(WOMD / name)
     state = to_waymax(scene)
     assert bool(state.log_trajectory.valid[np.argmax(state.object_metadata.is_sdc)].all())
     back = from_waymax(state)
@@ -136,16 +98,6 @@ def boxes(trajectory, step, origin):
         trajectory.width,
     )
     return np.stack([np.asarray(field)[:, step] for field in fields], axis=-1).astype(float)
-
-
-@pytest.fixture(scope="module")
-def states(worlds):
-    made, _ = worlds
-    found = [(to_waymax(world.scene, world.route), world.scene) for world in made]
-    if RECORD.is_file():
-        (record,) = read_records(RECORD)
-        found.append((simulator_state(parse_example(record.data)), parse_scene(record)))
-    return found
 
 
 def test_overlap_equals_waymax(waymax, states):
@@ -202,51 +154,3 @@ def test_worlds_are_clean_in_waymax(waymax, states):
             for name, result in measure(state, jnp.int32(step)).items():
                 value, valid = (np.atleast_1d(np.asarray(part)) for part in (result.value, result.valid))
                 assert not (value[:1][valid[:1]] > 0).any(), f"{scene.id}: {name} at step {step}"
-
-
-def test_a_distilled_model_drives_inside_waymax(waymax, worlds):
-    """The model keeps its own state; Waymax records the poses, and they are the model's, exactly."""
-    import waymax.dynamics
-    import waymax.env
-
-    from s3jax.dynamics.base import rollout
-    from s3jax.dynamics.store import make_dynamics
-    from s3jax.spatial.state import VehicleState
-
-    made, _ = worlds
-    world = made[list(KINDS).index("curve")]
-    config = waymax.config.EnvironmentConfig(metrics=waymax.config.MetricsConfig(metrics_to_run=()))
-    environment = waymax.env.PlanningAgentEnvironment(waymax.dynamics.StateDynamics(), config)
-    model = make_dynamics({"kind": "ddm"})
-    params = model.init(jax.random.key(0))
-    repeat = round(0.1 / model.dt)
-    controls = jnp.tile(jnp.array([[0.1, 0.3]]), (repeat, 1))
-
-    @jax.jit
-    def run(state, car):
-        state = environment.reset(state)
-        carry = model.reset(params, car)
-
-        def step(carry, _):
-            carry, state = carry
-            carry, driven = rollout(model, params, carry, controls, jnp.ones((repeat, 2)))
-            car = jax.tree.map(lambda field: field[-1], driven)
-            return (carry, hand_over(environment, state, car)), car
-
-        (_, state), cars = jax.lax.scan(step, (carry, state), None, length=80)
-        return state, cars
-
-    state = jax.tree.map(jnp.asarray, to_waymax(world.scene, world.route))
-    log = state.log_trajectory
-    car = VehicleState(
-        log.x[0, 10],
-        log.y[0, 10],
-        log.yaw[0, 10],
-        jnp.hypot(log.vel_x[0, 10], log.vel_y[0, 10]),
-        *jnp.zeros(3),
-    )
-    final, cars = run(state, car)
-    ego = jax.tree.map(lambda field: np.asarray(field)[0, 11:], final.sim_trajectory)
-    np.testing.assert_allclose(ego.x, cars.x, atol=1e-5)
-    np.testing.assert_allclose(np.hypot(ego.vel_x, ego.vel_y), np.hypot(cars.vx, cars.vy), atol=1e-4)
-    assert np.abs(np.asarray(cars.vy)).max() > 0.01  # side slip, which Waymax's own bicycle sets to zero
