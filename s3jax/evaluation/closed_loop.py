@@ -1,6 +1,7 @@
 """Driving a source simulator along a reference, with a policy or any other driver. NumPy."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,8 @@ class PolicyDriver:
         if self._applied is not None:
             self._history = update_history(self._history, state, self._applied)
             self._cursor = advance(self._reference, self._cursor, state.x, state.y)
-        observation = observe(spec.observation, self._reference, self._cursor, state, self._history)
+        friction = np.mean(reading.friction)  # as the road is known; only looked at if the policy is told it
+        observation = observe(spec.observation, self._reference, self._cursor, state, self._history, friction)
         previous = np.zeros(2) if self._applied is None else self._applied
         self._applied = apply_action(previous, self._policy(observation), spec.control_rate, spec.dt)
         return self._applied
@@ -52,8 +54,9 @@ class Log(NamedTuple):
 
     Attributes:
       columns: name -> [T]: `time` (s); the state after the step `x`, `y`, `yaw`, `vx`, `vy`, `yaw_rate`,
-        `steer_angle`; the control held during it `steer`, `pedal`; `ax`, `ay` (m/s^2); `friction` (mean
-        under the wheels); `cursor`, `reference_speed` (m/s), and the errors `cross_track` (m), `heading`
+        `steer_angle`; the control held during it `steer`, `pedal`, and what the car's actuators had reached
+        of it at its end `steer_reached`, `pedal_reached`; `ax`, `ay` (m/s^2); `friction` (mean under the
+        wheels); `cursor`, `reference_speed` (m/s), and the errors `cross_track` (m), `heading`
         (rad), `speed` (m/s).
       end: why the drive ended: "finished", "left the track", "spun" or "timed out".
       completion: share of the reference that was driven.
@@ -66,18 +69,30 @@ class Log(NamedTuple):
     dt: float
 
     def metrics(self) -> dict:
-        """Returns `tracking_metrics` as floats, with `completion` and `time` (s)."""
+        """Returns `tracking_metrics` as floats, with `completion` and `time` (s).
+
+        Smoothness is that of the control as commanded, and as the car reached it with `reached_` before the
+        name; `steer_gap_rms` and `pedal_gap_rms` are the RMS differences of the two.
+        """
         c = self.columns
-        control = np.stack([c["steer"], c["pedal"]], axis=-1)
+        control, reached = (
+            np.stack([c[f"steer{which}"], c[f"pedal{which}"]], axis=-1) for which in ("", "_reached")
+        )
         mask = np.ones(len(c["time"]), bool)
-        found = tracking_metrics(c["cross_track"], c["heading"], c["speed"], control, mask, self.dt)
+        errors = (c["cross_track"], c["heading"], c["speed"])
+        found = tracking_metrics(*errors, control, mask, self.dt)
+        smoothness = tracking_metrics(*errors, reached, mask, self.dt)
+        for name in ("steer_rate_rms", "pedal_rate_rms"):
+            found[f"reached_{name}"] = smoothness[name]
+        gaps = np.sqrt(np.mean((control - reached) ** 2, axis=0))
+        found |= {"steer_gap_rms": gaps[0], "pedal_gap_rms": gaps[1]}
         metrics = {name: float(value) for name, value in found.items()}
         return {"completion": self.completion, "time": float(c["time"][-1])} | metrics
 
     def save(self, path: str | Path) -> None:
         """Writes the log to one `.npz`."""
         header = {"end": self.end, "completion": self.completion, "dt": self.dt}
-        save_archive(path, "drive_log", 1, header, self.columns)
+        save_archive(path, "drive_log", 2, header, self.columns)
 
     @classmethod
     def load(cls, path: str | Path) -> "Log":
@@ -86,7 +101,7 @@ class Log(NamedTuple):
         Raises:
           FileError: if the file is not a drive log.
         """
-        header, columns = load_archive(path, "drive_log", 1)
+        header, columns = load_archive(path, "drive_log", 2)
         try:
             return cls(columns, header["end"], header["completion"], header["dt"])
         except KeyError as error:
@@ -99,8 +114,10 @@ def drive(
     reference: Reference,
     *,
     dt: float,
+    max_angle: float,
     half_width: float,
     max_time: float,
+    probe: Callable[[], dict] = dict,
     progress: Progress = silent,
 ) -> Log:
     """Drives a reference from its first sample until its end or a mishap.
@@ -110,16 +127,18 @@ def drive(
       driver: drives it.
       reference: what to follow; the car starts on it at its speed.
       dt: control step (s).
+      max_angle: mean road-wheel angle of the car at full steer (rad).
       half_width: cross-track error (m) beyond which the car has left the track.
       max_time: simulated seconds after which the drive is given up.
+      probe: called after each step; returns further columns of the log.
       progress: called with the seconds of the reference done and in all.
     """
     start = point_at(reference, 0.0)
     reading = simulator.reset((float(start.x), float(start.y), float(start.yaw)), float(start.speed))
     driver.reset(reading)
-    cursor, rows, end = 0.0, [], TIMED_OUT
+    cursor, rows, end, began = 0.0, [], TIMED_OUT, reading.time
     last = reference.length - 1
-    for step in range(math.ceil(max_time / dt)):
+    for _ in range(math.ceil(max_time / dt)):
         control = np.asarray(driver.control(reading), float)
         reading = simulator.step(control, dt)
         state = reading.state
@@ -128,16 +147,19 @@ def drive(
         error = tracking_error(point, state)
         rows.append(
             {
-                "time": (step + 1) * dt,
+                "time": reading.time - began,
                 **state._asdict(),
                 "steer": control[0],
                 "pedal": control[1],
+                "steer_reached": state.steer_angle / max_angle,
+                "pedal_reached": reading.throttle - reading.brake,
                 "ax": reading.ax,
                 "ay": reading.ay,
                 "friction": np.mean(reading.friction),
                 "cursor": cursor,
                 "reference_speed": point.speed,
                 **error._asdict(),
+                **probe(),
             }
         )
         progress(min(cursor, last) * dt, last * dt)

@@ -26,22 +26,37 @@ def read_track(path, closed: bool | None = None, spacing: float = 1.0, smoothing
         the road is wide. The message names the file and the row.
     """
     points, widths = _read(path)
+    return track_from_points(Path(path).stem, points, widths, closed, spacing, smoothing, source=path)
+
+
+def track_from_points(name: str, points, widths, closed, spacing: float, smoothing: float, source) -> Track:
+    """Fits a smoothing spline to a centre line.
+
+    Args:
+      name: of the track.
+      points: [K, 2] (m). widths: [K, 2] to the right and to the left (m).
+      closed, spacing, smoothing: as for `read_track`.
+      source: where the points are from, for errors.
+
+    Raises:
+      TrackError: for points that make no track.
+    """
     if closed is None:
         gap, steps = _distance(points[0], points[-1]), np.hypot(*np.diff(points, axis=0).T)
         closed = bool(gap <= max(3 * steps.max(), 0.02 * steps.sum()))
     if closed and _distance(points[0], points[-1]) < 1e-6:
         points, widths = points[:-1], widths[:-1]
-    _check(path, points, closed)
+    _check(source, points, closed)
     x, y, yaw, curvature, share, step = _spline(points, closed, spacing, smoothing)
     right, left = (np.interp(share, np.arange(len(column)), column) for column in _wrapped(widths, closed).T)
     tight = np.abs(curvature) * np.where(curvature > 0, left, right)
     if tight.max() > _MAX_RADIUS_SHARE:
         k = int(tight.argmax())
         raise TrackError(
-            f"{path}: near x {x[k]:.1f} m, y {y[k]:.1f} m the road is wider than the radius of "
+            f"{source}: near x {x[k]:.1f} m, y {y[k]:.1f} m the road is wider than the radius of "
             f"{1 / abs(curvature[k]):.1f} m; the points are too noisy (raise smoothing) or the widths wrong"
         )
-    return Track(Path(path).stem, x, y, yaw, curvature, left, right, step, closed)
+    return Track(name, x, y, yaw, curvature, left, right, step, closed)
 
 
 def _read(path):

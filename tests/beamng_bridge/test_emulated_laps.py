@@ -38,9 +38,9 @@ class SwitchedCar(EmbeddedCar):
 
 
 def lap(simulator, bundle, road, **options):
-    reference = lap_reference(TRACK, lap_speed(TRACK, ROADS[road], CONFIG.limits), 0.05)
+    reference = lap_reference(TRACK, lap_speed(TRACK, ROADS[road], CONFIG.speed_limits()), 0.05)
     driver = PolicyDriver(load_bundle(bundle), reference)
-    options = {"half_width": 3.6, "max_time": 400.0} | options
+    options = {"max_angle": 0.6, "half_width": 3.6, "max_time": 400.0} | options
     return drive(simulator, driver, reference, dt=0.05, **options)
 
 

@@ -29,6 +29,12 @@ def slalom(samples=160, speed=12.0):
     return make_reference(x, y, yaw, np.full(samples, speed), DT)
 
 
+def _bare_reading(time, state):
+    return SimpleNamespace(
+        time=time, state=state, ax=0.0, ay=0.0, friction=np.ones(4), throttle=0.0, brake=0.0
+    )
+
+
 class DistilledCar:
     """A source simulator that is the distilled model itself, through the environment's own start and step."""
 
@@ -38,9 +44,11 @@ class DistilledCar:
 
     def reading(self, state):
         state = VehicleState(*(float(value) for value in state))
-        return SimpleNamespace(state=state, ax=0.0, ay=0.0, friction=np.ones(4))
+        self._time += DT
+        return _bare_reading(self._time, state)
 
     def reset(self, pose, speed=0.0):
+        self._time = -DT
         start, _ = self._env.start(self._world, 0)
         self._carry = start.carry
         return self.reading(start.vehicle)
@@ -71,7 +79,9 @@ def test_the_driver_does_what_the_environment_does():
     spec = SimpleNamespace(observation=env.config.observation, control_rate=env.config.control_rate, dt=DT)
     numpy_policy = type("P", (), {"spec": spec, "__call__": lambda self, observation: policy(observation)})()
     driver = PolicyDriver(numpy_policy, reference)
-    log = drive(DistilledCar(env, world), driver, reference, dt=DT, half_width=3.0, max_time=20.0)
+    log = drive(
+        DistilledCar(env, world), driver, reference, dt=DT, max_angle=0.6, half_width=3.0, max_time=20.0
+    )
     assert log.end == FINISHED and log.completion == 1.0
     assert len(log.columns["time"]) == steps
     np.testing.assert_allclose(log.columns["steer"], _control(env, world, steps)[:, 0], atol=2e-4)
@@ -108,7 +118,7 @@ class Slider:
         yaw = self._yaw_rate * self._time
         vx, vy = self._speed * np.cos(yaw), -self._speed * np.sin(yaw)
         state = VehicleState(self._speed * self._time, 0.0, yaw, vx, vy, self._yaw_rate, 0.0)
-        return SimpleNamespace(state=state, ax=0.0, ay=0.0, friction=np.ones(4))
+        return _bare_reading(self._time, state)
 
 
 def nobody():
@@ -124,7 +134,7 @@ def curve():
     ("car", "end"), [(Slider(), LEFT_TRACK), (Slider(yaw_rate=3.0), SPUN), (Slider(speed=0.0), TIMED_OUT)]
 )
 def test_mishaps_are_named(tmp_path, car, end):
-    log = drive(car, nobody(), curve(), dt=DT, half_width=2.0, max_time=4.0)
+    log = drive(car, nobody(), curve(), dt=DT, max_angle=0.6, half_width=2.0, max_time=4.0)
     assert log.end == end
     assert log.completion < 0.7
     log.save(tmp_path / "log.npz")

@@ -24,7 +24,7 @@ def kinematic_lap(condition: str, offset: float, end: str = FINISHED, share: flo
     """A lap, or its first part, that keeps a distance (m) to the left of the reference, at its speed."""
     config = DriveConfig()
     track, roads = course(config)
-    reference = lap_reference(track, lap_speed(track, roads[condition], config.limits), DT)
+    reference = lap_reference(track, lap_speed(track, roads[condition], config.speed_limits()), DT)
     rows = reference.samples[1 : round(share * reference.length)]
     x, y, yaw, speed, curvature = rows.T
     columns = dict.fromkeys(("vy", "ax", "ay", "heading", "speed", "pedal"), np.zeros(len(rows)))
@@ -37,6 +37,8 @@ def kinematic_lap(condition: str, offset: float, end: str = FINISHED, share: flo
         "yaw_rate": speed * curvature,
         "steer_angle": 2.7 * curvature,
         "steer": 0.1 * np.sin(0.05 * np.arange(len(rows))),
+        "steer_reached": np.zeros(len(rows)),
+        "pedal_reached": np.zeros(len(rows)),
         "friction": np.ones(len(rows)),
         "cursor": np.arange(1.0, len(rows) + 1),
         "reference_speed": speed,
@@ -105,6 +107,8 @@ def test_the_numbers_of_the_table_come_from_the_logs(whole, laps):
             "0.00",
             "0.00",
             f"{steer_rate:.3f}",
+            "0.00",
+            "0.000",
             "0.00",
         ]
     table = (whole / "figures" / "table.md").read_text()
