@@ -162,14 +162,18 @@ def _inspect_dynamics(args):
 
 
 def _env_describe(args):
+    from s3jax.env import layout
     from s3jax.ppo.train import TrainConfig
 
     env = TrainConfig.load(args.config, args.overrides).env
     start = 0
-    for name, (size, meaning) in env.observation.parts().items():
-        print(f"[{start}, {start + size})  {name}: {meaning}")
-        start += size
-    print(f"{start} numbers, digest {env.observation.digest()[:16]}")
+    seen = {"policy and critic": layout.policy_parts(env), "the critic alone": layout.critic_parts(env)}
+    for who, parts in seen.items():
+        print(f"{layout.size(parts)} numbers for {who}")
+        for name, (size, meaning) in parts.items():
+            print(f"[{start}, {start + size})  {name}: {meaning}")
+            start += size
+    print(f"digest of what a driver observes: {env.observation.digest()[:16]}")
     print(f"action: change of steer and pedal, at most {env.control_rate} per second")
 
 

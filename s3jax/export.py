@@ -8,6 +8,8 @@ import numpy as np
 from beamng_bridge.bundle import PolicySpec, load_bundle, save_bundle
 from s3jax import __version__
 from s3jax.archive import load_archive
+from s3jax.config import ConfigError
+from s3jax.env.layout import policy_parts
 from s3jax.ppo.checkpoints import load_policy
 from s3jax.ppo.normaliser import CLIP, MIN_STD
 from s3jax.ppo.policy import initial_memory, mean_action
@@ -30,10 +32,16 @@ def export_run(directory: str | Path, path: str | Path, which: str = "best") -> 
 
     Raises:
       FileError: if there is no checkpoint.
+      ConfigError: if the policy sees what only the training environment knows.
     """
     directory = Path(directory)
     policy, update = load_policy(directory / "checkpoints", which)
     config = TrainConfig.load(directory / "config.yaml")
+    if hidden := policy_parts(config.env).keys() - config.env.observation.parts().keys():
+        raise ConfigError(
+            f"{directory}: its policy sees {', '.join(sorted(hidden))}, which no driver knows; train one "
+            "with env.oracle=critic or none and env.cars=1"
+        )
     dynamics, _ = load_archive(directory / "dynamics.npz", "dynamics", 1)
     std = np.maximum(np.sqrt(policy["variance"]), MIN_STD)
     draws = np.random.default_rng(0).normal(size=(PROBES, len(std)))
