@@ -1,10 +1,23 @@
-"""A policy made by hand, which drives Putnam Park well enough, so that no test has to train one."""
+"""A policy made by hand, which drives Putnam Park well enough, so that no test has to train one.
+
+Tests share the programs that they compile, also with the processes that they start, in a folder that is
+removed at the end.
+"""
+
+import os
+import tempfile
 
 import numpy as np
 import pytest
 
 from beamng_bridge.bundle import PolicySpec, save_bundle
+from s3jax.compilation_cache import use_compilation_cache
 from s3jax.spatial.observation import ObservationSpec
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers take the folder over
+    _compiled = tempfile.TemporaryDirectory(prefix="s3jax_compiled_", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+use_compilation_cache()
 
 
 @pytest.fixture(scope="session")

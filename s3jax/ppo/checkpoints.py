@@ -1,5 +1,6 @@
 """Checkpoints of a training run: the whole training state, and the policy alone for export."""
 
+import shutil
 from pathlib import Path
 
 import jax
@@ -12,6 +13,9 @@ from s3jax.config import ConfigError
 
 METRIC = "cross_track_rms"
 """Held-out metric that decides which checkpoint is the best; lower is better."""
+
+_OLD = "old"
+# Where Orbax moves a checkpoint, in one step, for us to remove: half of one in its place would count as one.
 
 
 class Checkpointer:
@@ -26,12 +30,16 @@ class Checkpointer:
             best_fn=lambda metrics: metrics[METRIC],
             best_mode="min",
             preservation_policy=keep.AnyPreservationPolicy(policies),
+            todelete_subdir=_OLD,
         )
+        directory = Path(directory).absolute()
+        self._old = directory / _OLD
         self._manager = ocp.CheckpointManager(
-            Path(directory).absolute(),
+            directory,
             options=options,
             item_handlers={name: ocp.StandardCheckpointHandler() for name in ("state", "policy")},
         )
+        self._remove_old()
 
     def save(self, update: int, state, policy: dict, metric: float) -> None:
         """Saves training state and policy after an update; returns before the files are complete."""
@@ -40,6 +48,7 @@ class Checkpointer:
             args=ocp.args.Composite(state=ocp.args.StandardSave(state), policy=ocp.args.StandardSave(policy)),
             metrics={METRIC: metric},
         )
+        self._remove_old()
 
     def latest(self) -> int | None:
         """Returns the update of the latest complete checkpoint, or None."""
@@ -78,6 +87,12 @@ class Checkpointer:
         """Waits for saves in progress."""
         self._manager.wait_until_finished()
         self._manager.close()
+        self._remove_old()
+
+    def _remove_old(self):
+        if self._old.is_dir():
+            for path in self._old.iterdir():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def load_policy(directory: str | Path, which: str = "best") -> tuple[dict, int]:

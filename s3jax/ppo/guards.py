@@ -56,8 +56,8 @@ def _known(error: BaseException | None, directory: Path) -> UserError | None:
             )
         if number in _REFUSED or "Permission denied" in text or "Read-only file system" in text:
             return FileError(f"{directory}: cannot be written ({text}); choose another folder")
-        exhausted = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in text
-        if exhausted or isinstance(error, MemoryError):
+        exhausted = "RESOURCE_EXHAUSTED" in text or "Out of memory" in text  # as XLA says it: on a GPU, a CPU
+        if isinstance(error, MemoryError) or (exhausted and isinstance(error, jax.errors.JaxRuntimeError)):
             return OutOfMemoryError(
                 f"out of memory ({text[:160]}); lower ppo.num_envs or ppo.rollout, or raise ppo.minibatches; "
                 "where other programs use the GPU too, set XLA_PYTHON_CLIENT_PREALLOCATE=false"

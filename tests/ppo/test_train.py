@@ -1,76 +1,31 @@
-"""The training stage on tiny sizes: exact resume, refusals, interruption."""
+"""The training stage on tiny sizes: interruption, refusals, what it leaves behind."""
 
 import os
 import signal
-import subprocess
-import sys
 
-import jax
-import numpy as np
 import pytest
+from tiny_run import config, write_dynamics
 
 from s3jax.archive import FileError
 from s3jax.config import ConfigError
-from s3jax.curves import read_rows
-from s3jax.dynamics.single_track import SingleTrackConfig
-from s3jax.dynamics.store import save_dynamics
-from s3jax.ppo.checkpoints import Checkpointer, load_policy
-from s3jax.ppo.train import TrainConfig, evaluate_run, train
-
-TINY = [
-    "ppo.num_envs=32",
-    "ppo.rollout=8",
-    "ppo.minibatches=2",
-    "ppo.groups=2",
-    "ppo.epochs=1",
-    "ppo.actor_hidden=[16]",
-    "ppo.critic_hidden=[16]",
-    "scenarios.procedural.count=20",
-    "log_every=1",
-    "evaluate_every=2",
-]
+from s3jax.ppo.checkpoints import load_policy
+from s3jax.ppo.train import evaluate_run, train
 
 
 @pytest.fixture(scope="module")
 def dynamics(tmp_path_factory):
-    path = tmp_path_factory.mktemp("dynamics") / "single_track.npz"
-    model = SingleTrackConfig().make()
-    save_dynamics(path, model, model.init(jax.random.key(0)))
-    return path
+    return write_dynamics(tmp_path_factory.mktemp("dynamics") / "single_track.npz")
 
 
-def config(*overrides):
-    return TrainConfig.load(None, [*TINY, *overrides])
+def test_a_signal_before_the_first_update_ends_the_run_at_once(tmp_path, dynamics):
+    def terminate(done, total, note=""):
+        if note == "compiling":
+            os.kill(os.getpid(), signal.SIGTERM)
 
-
-def last_state(directory):
-    """Returns every array of the latest checkpoint, as saved."""
-    with Checkpointer(directory / "checkpoints") as checkpointer:
-        return checkpointer.latest(), checkpointer.restore(None)
-
-
-def test_a_killed_run_goes_on_to_the_bit(tmp_path, dynamics):
-    """Kills a run in its own process, resumes it here, and compares with a run that nothing happened to."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(config("ppo.updates=6"), dynamics, whole)
-    command = [sys.executable, "-m", "s3jax", "train", "--dynamics", dynamics, "--out", broken, *TINY]
-    process = subprocess.Popen([*map(str, command), "ppo.updates=6"], stderr=subprocess.PIPE)
-    while not (broken / "checkpoints" / "2").exists():
-        assert process.poll() is None, process.stderr.read().decode()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stderr.close()
-    summary = train(config("ppo.updates=6"), dynamics, broken)
-    assert summary["finished"] and summary["updates"] == 6
-    (step_a, a), (step_b, b) = last_state(whole), last_state(broken)
-    assert step_a == step_b == 6
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(*map(raw, (x, y))), a, b)
-    assert [row["update"] for row in read_rows(broken / "metrics.csv")] == [1, 2, 3, 4, 5, 6]
-
-
-def raw(x):
-    return np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+    with pytest.raises(KeyboardInterrupt):
+        train(config("ppo.updates=2"), dynamics, tmp_path, terminate)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert train(config("ppo.updates=2"), dynamics, tmp_path)["finished"]
 
 
 def test_sigint_saves_and_the_run_can_go_on(tmp_path, dynamics):
@@ -107,7 +62,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path, dynamics):
         ("scenarios.procedural.count=1", "1 scenarios cannot be split"),
         ("scenarios.held_out=0.001", "cannot be split"),
         ("scenarios.only=[u_turm]", "did you mean u_turn"),
-        ("scenarios.exclude=[moving, stationary]", "cannot be split"),
+        ("scenarios.exclude=[moving, stationary]", "no scenario of 20 is left"),
     ],
 )
 def test_too_few_scenarios_are_refused_with_the_remedy(tmp_path, dynamics, override, message):
