@@ -44,7 +44,7 @@ class BicycleModel(waymax.dynamics.DynamicsModel):
         return specs.BoundedArray((2,), np.float32, -self._bounds, self._bounds)
 
     def compute_update(self, action, trajectory):
-        """Returns the poses [..., objects, 1] after actions [..., objects, 2] from a slice of a trajectory."""
+        """Returns the poses [..., objects, 1] that actions [..., objects, 2] lead to from these."""
         control = jnp.clip(action.data, -self._bounds, self._bounds)
         pose = Pose(*(trajectory[name] for name in Pose._fields))
         moved = advance(pose, control[..., :1], control[..., 1:], self.dt, self.like_waymax)

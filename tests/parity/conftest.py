@@ -1,8 +1,7 @@
 """The real Waymax, or a skip; worlds and records to compare with it on."""
 
-from pathlib import Path
-
 import pytest
+from real_data import RECORD
 
 from s3jax.scenarios.example import parse_example
 from s3jax.scenarios.read import parse_scene
@@ -11,9 +10,6 @@ from s3jax.scenarios.waymax import WaymaxError, load_waymax, simulator_state, to
 from s3jax.scenarios.womd_writer import write_worlds
 from s3jax.scenarios.world_kinds import KINDS, WorldConfig
 from s3jax.scenarios.worlds import generate_world
-
-WOMD = Path(__file__).parents[3] / "shared" / "data" / "womd"
-RECORD = WOMD / "motion_data_one_example.tfrecord"
 
 
 @pytest.fixture(scope="session")

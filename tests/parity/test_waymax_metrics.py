@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import RECORD
+from real_data import RECORD
 
 from s3jax.scenarios.checks import kinematic_infeasibility, log_divergence, off_road, overlap
 from s3jax.scenarios.compact import MAP_RADIUS

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import RECORD, WOMD
+from real_data import RECORD, WOMD
 
 from s3jax.scenarios.checks import off_road, overlap
 from s3jax.scenarios.compact import compact
