@@ -89,9 +89,13 @@ def _assign(values: dict, keys: list[str], value) -> None:
     for key in keys[:-1]:
         child = values.get(key)
         if not isinstance(child, dict):
-            child = values[key] = {}
+            child = values[key] = {"kind": child} if isinstance(child, str) else {}
         values = child
-    values[keys[-1]] = value
+    last = values.get(keys[-1])
+    if isinstance(last, dict) and isinstance(value, str):
+        last["kind"] = value  # the kind alone leaves the section's other values as they are
+    else:
+        values[keys[-1]] = value
 
 
 def _explain(cls, problem) -> str:

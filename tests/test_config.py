@@ -64,3 +64,17 @@ def test_round_trip_and_empty_file(tmp_path):
     assert Outer.load(tmp_path / "config.yaml") == config
     (tmp_path / "empty.yaml").write_text("")
     assert Outer.load(tmp_path / "empty.yaml") == Outer()
+
+
+class Kinds(Config):
+    kind: str = "plain"
+    size: int = 1
+
+
+class Holder(Config):
+    part: Kinds = Kinds()
+
+
+@pytest.mark.parametrize("overrides", [["part=other", "part.size=3"], ["part.size=3", "part=other"]])
+def test_the_kind_of_a_section_may_be_given_alone_before_or_after_its_values(overrides):
+    assert Holder.load(None, overrides).part == Kinds(kind="other", size=3)
