@@ -1,22 +1,33 @@
 """`python -m beamng_bridge`: everything that talks to BeamNG.tech, and a stand-in for it."""
 
 import argparse
-import csv
 import sys
 from pathlib import Path
 
-from beamng_bridge.session import SessionError
-from s3jax.archive import FileError
-from s3jax.config import ConfigError
-from s3jax.progress import bar
+from beamng_bridge import commands
+from beamng_bridge.lockstep import DRIVERS
+from s3jax.errors import UserError
+
+_ABOUT = """Drive and record BeamNG.tech.
+
+Start the game first, and leave it in its main menu (for `record`: drive off):
+  BeamNG.tech.x64.exe -nosteam -tcom -tport 25252
+Without a licence, run `python -m beamng_bridge emulate` in another window; it stands in for the game.
+
+The first time: doctor, surfaces --calibrate, drive --condition dry, then eval."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; returns the exit status: 0, 1 for an error, 130 when interrupted."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args, rest = parser.parse_known_args(argv)
+    # Settings may stand between options, which argparse would refuse for a list of positionals.
+    if rest and not (hasattr(args, "config") and all("=" in word and word[0] != "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.overrides = rest
     try:
         return args.run(args) or 0
-    except (ConfigError, FileError, SessionError) as error:
+    except UserError as error:
         print(f"beamng_bridge {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -27,124 +38,101 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m beamng_bridge",
-        description="Drive and record BeamNG.tech. Start the game first: BeamNG.tech.x64.exe -nosteam -tcom "
-        "-tport 25252. Without a licence, `emulate` in another window stands in for it.",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name, run, help):
-        sub = commands.add_parser(name, help=help, description=help)
+    def command(name, run, help, about=""):
+        sub = names.add_parser(
+            name,
+            help=help,
+            description=f"{help[0].upper()}{help[1:]}. {about}",
+            epilog="KEY=VALUE changes a setting, such as session.port=25253 or session.model=etk800.",
+            usage=f"python -m beamng_bridge {name} [options] [KEY=VALUE ...]",
+        )
         sub.set_defaults(run=run)
-        sub.add_argument("--config", type=Path, help="YAML file of the bridge; without it, the defaults")
-        sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as session.port=25253")
+        sub.add_argument("--config", type=Path, help="YAML file of settings; without it, the defaults")
         return sub
 
-    sub = command("doctor", _doctor, "check the game, its sensors and the sign of every control (15 s)")
+    real_time = "let the game run by the clock instead of pausing it for each step; a watchdog brakes"
+
+    sub = command("doctor", commands.doctor, "check the game, its sensors and the sign of every control")
     sub.add_argument("--dump", type=Path, help="file for the shapes of the game's answers")
 
-    sub = command("drive", _drive, "drive Putnam Park, dry and icy, with a policy and with the baseline")
-    sub.add_argument("--bundle", type=Path, required=True, help="policy of `s3jax export`")
-    sub.add_argument("--out", type=Path, default=Path("runs/beamng"), help="result (default runs/beamng)")
-
-    sub = command("record", _record, "record while you drive in the running game; Ctrl-C ends it")
+    sub = command(
+        "record",
+        commands.record,
+        "record you or a driver as a .rec file",
+        "With `--driver human`, you drive the running game and nothing in it is paused or changed; Ctrl-C "
+        "ends it. All others load a level and drive it in lock-step.",
+    )
     sub.add_argument("--out", type=Path, required=True, help="the recording, a .rec file")
-    sub.add_argument("--seconds", type=float, default=3600.0, help="of simulated time (default 3600)")
-    sub.add_argument("--friction", type=float, default=1.0, help="of the road, 1 is dry (default 1)")
+    sub.add_argument("--driver", choices=("human", *DRIVERS), default="human", help="default human")
+    sub.add_argument("--bundle", type=Path, help="policy of `s3jax export`, for --driver policy")
+    sub.add_argument("--condition", default="dry", help="of the road, not for humans (default dry)")
+    sub.add_argument("--seconds", type=float, help="simulated (default 3600 for humans, else 120)")
+    sub.add_argument(
+        "--friction", type=float, help="of the road a human drives on; without it, the calibrated one, or 1"
+    )
+    sub.add_argument("--seed", type=int, default=0, help="of scripted, random and limit (default 0)")
 
-    sub = command("surfaces", _surfaces, "list the game's ground models, or put them back")
+    sub = command("convert", commands.convert, "make .rec files of a human's journal, also after a crash")
+    sub.add_argument("journal", type=Path, help="the .jsonl file that `record` wrote")
+    sub.add_argument("--out", type=Path, help="the recording (default: beside the journal, .rec)")
+    sub.add_argument("--friction", type=float, default=1.0, help="of the road (default 1)")
+
+    sub = command("drive", commands.drive, "drive one lap, with a policy")
+    sub.add_argument("--bundle", type=Path, required=True, help="policy of `s3jax export`")
+    sub.add_argument("--driver", choices=("policy", "baseline"), default="policy")
+    sub.add_argument("--condition", default="dry", help="dry, icy, wet, gravel, snow or ice (default dry)")
+    sub.add_argument("--real-time", action="store_true", help=real_time)
+    sub.add_argument("--out", type=Path, help="result (default runs/beamng_laps/DATE)")
+
+    sub = command(
+        "eval",
+        commands.evaluate,
+        "drive the standard evaluation: policy and baseline, dry and icy",
+        "`s3jax report RUN` shows it beside the laps of the embedded car, if RUN holds some. Finished laps "
+        "are kept: the same command goes on after an error.",
+    )
+    sub.add_argument("--bundle", type=Path, required=True, help="policy of `s3jax export`")
+    sub.add_argument("--conditions", help="such as dry,icy,snow (default: drive.conditions)")
+    sub.add_argument("--repeats", type=int, help="laps of each kind, each from another place (default 1)")
+    sub.add_argument("--real-time", action="store_true", help=real_time)
+    sub.add_argument(
+        "--out", type=Path, default=Path("runs/beamng"), metavar="RUN", help="default runs/beamng"
+    )
+
+    sub = command(
+        "replay",
+        commands.replay,
+        "play a recording back and say how far it strays",
+        "The recorded controls are played in lock-step, without corrections, from the recorded start.",
+    )
+    sub.add_argument("recording", type=Path, help="a .rec file")
+    sub.add_argument("--seconds", type=float, default=float("inf"), help="to play at most")
+    sub.add_argument("--poses", action="store_true", help="put the car on each recorded pose, to look at")
+    sub.add_argument("--speed", type=float, default=1.0, help="of --poses, times real time (default 1)")
+
+    sub = command("surfaces", commands.surfaces, "list, measure or put back the game's ground models")
     sub.add_argument("--reset", action="store_true", help="undo every change, also of a bridge that crashed")
+    sub.add_argument(
+        "--calibrate",
+        type=Path,
+        metavar="FILE",
+        help="measure them by braking, for calibration=FILE (takes some minutes and 250 m of free road)",
+    )
 
-    sub = command("align", _align, "say where Putnam Park lies in a level, from at least three points")
+    sub = command("align", commands.align, "say where Putnam Park lies in a level, from three or more points")
     sub.add_argument("--points", type=Path, required=True, help="CSV: track_x,track_y,level_x,level_y (m)")
 
-    sub = commands.add_parser("emulate", help="stand in for the game on this machine")
-    sub.set_defaults(run=_emulate)
-    sub.add_argument("--port", type=int, default=25252)
+    sub = names.add_parser("emulate", help="stand in for the game on this machine")
+    sub.set_defaults(run=commands.emulate)
+    sub.add_argument("--port", type=int, default=25252, help="default 25252")
     sub.add_argument("--fps", type=float, help="frames per second; without it, as fast as it can")
     sub.add_argument("--vehicle", default="sedan", help="of the embedded source (default sedan)")
     return parser
-
-
-def _config(args):
-    from beamng_bridge.config import BridgeConfig
-
-    return BridgeConfig.load(args.config, args.overrides)
-
-
-def _doctor(args):
-    from beamng_bridge.doctor import examine, report
-
-    checks = examine(_config(args), args.dump)
-    print(report(checks))
-    return 0 if all(check.good for check in checks) else 1
-
-
-def _drive(args):
-    from beamng_bridge.config import open_car
-    from s3jax.evaluation.drive import drive_laps
-
-    config = _config(args)
-    with open_car(config) as (_, car), bar("drive", "s") as progress:
-        result = drive_laps(config.drive, args.bundle, args.out / "drive", progress, car, "BeamNG.tech")
-    config.save(args.out / "bridge.yaml")
-    print(f"{result['table']}\n\nfor pictures: s3jax report {args.out}")
-
-
-def _record(args):
-    from beamng_bridge.record import record_human
-    from beamng_bridge.session import Session
-
-    config = _config(args)
-    with Session(config.session, attach=True) as session, bar("record", "s") as progress:
-        done = record_human(
-            session, config, args.out, args.seconds, friction=args.friction, progress=progress
-        )
-    print(
-        f"{args.out}: {done['rows']} rows, {done['polls_per_second']:.0f} polls per second, "
-        f"{done['real_time_factor']:.2f} times real time"
-    )
-    if done["real_time_factor"] < 0.98:
-        print("the game ran slower than real time; lower its graphics settings and record again")
-
-
-def _surfaces(args):
-    from beamng_bridge.session import connect
-    from beamng_bridge.surfaces import ground_models, reload_ground_models
-
-    with connect(_config(args).session, tries=1) as session:
-        if args.reset:
-            reload_ground_models(session)
-        for name, model in sorted(ground_models(session).items()):
-            print(f"{name:<32} static {model['static']:.2f}  sliding {model['sliding']:.2f}")
-
-
-def _align(args):
-    import yaml
-
-    from beamng_bridge.frames import fitted_alignment
-
-    try:
-        with open(args.points, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        track, level = (
-            [[float(row[f"{side}_{axis}"]) for axis in "xy"] for row in rows] for side in ("track", "level")
-        )
-        alignment = fitted_alignment(track, level, z=_config(args).alignment.z)
-    except (OSError, KeyError, TypeError) as error:
-        raise FileError(
-            f"{args.points}: expected columns track_x,track_y,level_x,level_y ({error})"
-        ) from None
-    except ValueError as error:
-        raise FileError(f"{args.points}: {error}") from None
-    print(yaml.safe_dump({"alignment": alignment.dump()}, sort_keys=False), end="")
-
-
-def _emulate(args):
-    from beamng_bridge.emulator import Emulator, Game
-
-    with Emulator(Game(args.vehicle), port=args.port, fps=args.fps) as emulator:
-        print(f"emulating BeamNG.tech on 127.0.0.1:{emulator.port}; Ctrl-C ends it", flush=True)
-        emulator.join()
 
 
 if __name__ == "__main__":

@@ -211,3 +211,14 @@ def timing_summary(columns: dict) -> dict:
         "real_time_factor": np.ptp(columns["time"]) / max(np.nansum(columns["interval"][1:]), 1e-9),
     }
     return {name: float(value) for name, value in found.items()}
+
+
+def described(summary: dict) -> str:
+    """Returns a `timing_summary` as a sentence."""
+    low, high, most = (1e3 * summary[f"latency_{name}"] for name in ("p50", "p95", "max"))
+    return (
+        f"latency {low:.0f} ms median, {high:.0f} ms p95, {most:.0f} ms at most; "
+        f"{100 * summary['late']:.1f} % of commands late, {summary['discarded']:.0f} discarded; braked for want "
+        f"of commands {summary['bridge_brakes']:.0f} times, by the game {summary['game_brakes']:.0f}; "
+        f"{summary['real_time_factor']:.2f} times real time"
+    )

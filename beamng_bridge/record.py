@@ -1,25 +1,35 @@
-"""Recording while a human drives in the game, as the same files that the embedded car records.
+"""Recording while a human drives in the game, and making recordings of the journal.
 
 The game is neither paused nor stepped. It is polled as fast as it answers, which is once per frame, and what
-it says is interpolated to the control step as it comes in; a crash loses at most a second.
+it says goes to a journal as it comes. `convert` interpolates that to the control step, as the same files that
+the embedded car records.
 """
 
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
 from beamng_bridge import frames
-from beamng_bridge.config import BridgeConfig
-from beamng_bridge.frames import measured_mounting
+from beamng_bridge.config import BridgeConfig, session_mounting
+from beamng_bridge.frames import Alignment, Mounting
+from beamng_bridge.journal import JournalWriter, read_journal
 from beamng_bridge.session import Session, SessionError
+from s3jax.archive import FileError
 from s3jax.progress import Progress, silent
 from s3jax.source.base import VehicleReading
 from s3jax.source.recording import RecordingWriter
 from s3jax.spatial.state import VehicleState
 
 GAP = 0.25
-"""Simulated seconds between two answers beyond which a recording ends."""
+"""Simulated seconds between two answers beyond which a new recording begins."""
+
+LEAP = 3.0
+"""Metres that speed does not explain beyond which the car was put elsewhere: a new recording begins."""
+
+SHORTEST = 20
+"""Rows below which a stretch is not worth a recording."""
 
 PATIENCE = 20.0
 """Seconds of wall time after which a game that stands still ends a recording."""
@@ -27,103 +37,38 @@ PATIENCE = 20.0
 _FIELDS = ("x", "y", "yaw", "vx", "vy", "steer_angle", "steer", "pedal", "throttle", "brake", "rpm", "gear")
 
 
-class Resampler:
-    """Turns samples at any times into rows every dt, two steps behind.
-
-    Args:
-      dt: control step (s).
-    """
-
-    def __init__(self, dt: float):
-        self._dt, self._last, self._rows, self._count = dt, None, [], 0
-
-    def add(self, sample_time: float, values) -> list:
-        """Adds a sample [F]; returns rows that are now complete: time since the first, before, now, after.
-
-        Raises:
-          SessionError: if time went back or jumped by more than `GAP`.
-        """
-        values = np.asarray(values, float)
-        if self._last is None:
-            self._start, self._last = sample_time, (sample_time, values)
-            self._rows.append(values)
-            self._count = 1
-            return []
-        before, old = self._last
-        if not 0.0 <= sample_time - before <= GAP:
-            raise SessionError(
-                f"simulated time went from {before:.3f} s to {sample_time:.3f} s: the game was reset or "
-                "stalled; what was recorded until then is kept"
-            )
-        complete = []
-        while self._start + self._count * self._dt <= sample_time and sample_time > before:
-            share = (self._start + self._count * self._dt - before) / (sample_time - before)
-            self._rows.append(old + share * (values - old))
-            self._count += 1
-            if len(self._rows) > 3:
-                self._rows.pop(0)
-            if len(self._rows) == 3:
-                complete.append(((self._count - 2) * self._dt, *self._rows))
-        self._last = (sample_time, values)
-        return complete
-
-
 def record_human(
-    session: Session,
-    config: BridgeConfig,
-    path: str | Path,
-    seconds: float,
-    dt: float = 0.05,
-    friction: float = 1.0,
-    progress: Progress = silent,
+    session: Session, config: BridgeConfig, path: str | Path, seconds: float, progress: Progress = silent
 ) -> dict:
-    """Records until some simulated seconds have passed, or Ctrl-C.
+    """Writes a journal until some simulated seconds have passed, or Ctrl-C.
 
     Args:
       session: attached to the running game.
       config: of the bridge.
-      path: the recording, `.rec`.
+      path: the journal, `.jsonl`.
       seconds: of simulated time.
-      dt: control step (s).
-      friction: multiplier that the road is said to have.
       progress: called with seconds done and in all.
 
     Returns:
-      `rows`, `polls_per_second` and `real_time_factor`. Below 0.98 the machine could not keep up.
+      `polls_per_second` and `real_time_factor`. Below 0.98 the machine could not keep up.
 
     Raises:
-      SessionError: if the game is reset, stalls or vanishes; the recording holds what came before, marked
-        as cut short.
+      SessionError: if the game stalls or vanishes; the journal holds what came before.
+      FileError: if the journal exists already.
     """
+    mounting = session_mounting(session, config)
     state, electrics = session.poll()
-    mounting = measured_mounting(state, session.centre_of_gravity(), config.mounting)
-    sampler, rows, polls, yaw = Resampler(dt), 0, 0, frames.heading(state["dir"]) - config.alignment.yaw
-    began, first = time.monotonic(), float(state["time"])
-    moved = began
     header = {
-        "source": "BeamNG",
-        "driver": "human",
-        "vehicle": {},
-        "surface": {"friction": friction},
-        "alignment": config.alignment.dump(),
-        "mounting": mounting.dump(),
+        "config": config.model_copy(update={"mounting": mounting}).dump(),
         "level": config.session.level,
         "wall_time": time.time(),
     }
-    with RecordingWriter(path, dt, header) as writer:
+    polls, first = 0, float(state["time"])
+    began = moved = time.monotonic()
+    with JournalWriter(path, header) as journal:
         try:
             while float(state["time"]) - first < seconds:
-                now = frames.vehicle_state(state, electrics, 0.0, config.alignment, mounting)
-                steer, pedal = frames.our_control(electrics)
-                more = [
-                    float(electrics.get(name, np.nan)) for name in ("throttle", "brake", "rpm", "gear_index")
-                ]
-                yaw = float(np.unwrap([yaw, now.yaw])[1])
-                sample = [now.x, now.y, yaw, now.vx, now.vy, now.steer_angle, steer, pedal, *more]
-                for row in sampler.add(float(state["time"]), sample):
-                    reading, control = _reading(*row, dt, friction, mounting)
-                    writer.append(reading, control)
-                    rows += 1
+                journal.append(state, electrics)
                 progress(float(state["time"]) - first, seconds)
                 before, (state, electrics) = state["time"], session.poll()
                 polls += 1
@@ -133,11 +78,107 @@ def record_human(
         except KeyboardInterrupt:
             pass  # how a human ends a recording
     wall = max(time.monotonic() - began, 1e-9)
-    return {
-        "rows": rows,
-        "polls_per_second": polls / wall,
-        "real_time_factor": (float(state["time"]) - first) / wall,
+    return {"polls_per_second": polls / wall, "real_time_factor": (float(state["time"]) - first) / wall}
+
+
+def convert(
+    journal_path: str | Path,
+    path: str | Path,
+    overrides: tuple[str, ...] | list[str] = (),
+    friction: float = 1.0,
+    dt: float = 0.05,
+) -> list[Path]:
+    """Makes recordings of a journal: one, or several if the car was put elsewhere or time jumped in between.
+
+    Args:
+      journal_path: the journal, whole or cut off.
+      path: the first recording, `.rec`; further ones have -2, -3, ... before the ending.
+      overrides: what should be otherwise than in the bridge's configuration when the journal was written,
+        such as `mounting.wheel_lock=540`.
+      friction: multiplier that the road is said to have.
+      dt: control step (s).
+
+    Returns:
+      The recordings. The last one of a journal that was cut off is marked as cut short.
+
+    Raises:
+      FileError: if the journal cannot be used or holds less than a second.
+      ConfigError: if an override does not fit.
+    """
+    journal = read_journal(journal_path)
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "bridge.yaml"
+        BridgeConfig.parse(journal.header.get("config", {}), source=str(journal_path)).save(base)
+        config = BridgeConfig.load(base, overrides)
+    mounting, stretches = config.mounting, []
+    try:
+        for times, samples in _stretches(journal.samples, config.alignment, mounting):
+            rows = _rows(times, samples, dt)
+            if len(rows) >= SHORTEST:
+                stretches.append(rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{journal_path}: a sample makes no sense ({type(error).__name__}: {error})"
+        ) from None
+    if not stretches:
+        raise FileError(f"{journal_path}: holds less than a second of driving")
+    header = {
+        "source": "BeamNG",
+        "driver": "human",
+        "vehicle": {},
+        "surface": {"friction": friction},
+        "alignment": config.alignment.dump(),
+        "mounting": mounting.dump(),
+        "level": journal.header.get("level"),
+        "wall_time": journal.header.get("wall_time"),
+        "journal": Path(journal_path).name,
+        "ended": journal.ended,
     }
+    paths = []
+    for number, rows in enumerate(stretches, 1):
+        paths.append(numbered(path, number))
+        with RecordingWriter(paths[-1], dt, header) as writer:
+            for k in range(1, len(rows) - 1):
+                writer.append(*_reading(k * dt, *rows[k - 1 : k + 2], dt, friction, mounting))
+            writer.close(complete=number < len(stretches) or journal.ended is not None)
+    return paths
+
+
+def numbered(path: str | Path, number: int) -> Path:
+    """Returns the path of the n-th of several recordings."""
+    path = Path(path)
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _stretches(samples: list[dict], alignment: Alignment, mounting: Mounting):
+    """Yields times [K] and values [K, fields] of stretches in which neither time nor place jumps."""
+    times, values, yaw = [], [], None
+    for sample in samples:
+        state, electrics = sample["state"], sample["electrics"]
+        now = frames.vehicle_state(state, electrics, 0.0, alignment, mounting)
+        at = float(state["time"])
+        if times and at == times[-1]:
+            continue  # the same frame again
+        if times:
+            step = at - times[-1]
+            moved = np.hypot(now.x - values[-1][0], now.y - values[-1][1])
+            leapt = moved - step * max(np.hypot(now.vx, now.vy), np.hypot(*values[-1][3:5]))
+            if not 0.0 < step <= GAP or leapt > LEAP:
+                yield np.array(times), np.array(values)
+                times, values, yaw = [], [], None
+        yaw = now.yaw if yaw is None else float(np.unwrap([yaw, now.yaw])[1])
+        steer, pedal = frames.our_control(electrics)
+        more = [float(electrics.get(name, np.nan)) for name in ("throttle", "brake", "rpm", "gear_index")]
+        times.append(at)
+        values.append([now.x, now.y, yaw, now.vx, now.vy, now.steer_angle, steer, pedal, *more])
+    if times:
+        yield np.array(times), np.array(values)
+
+
+def _rows(times, values, dt) -> np.ndarray:
+    """Returns the values [T, fields] every dt, interpolated."""
+    at = times[0] + dt * np.arange(int((times[-1] - times[0]) / dt + 1e-9) + 1)
+    return np.stack([np.interp(at, times, column) for column in values.T], axis=1)
 
 
 def _reading(since, before, now, after, dt, friction, mounting):
@@ -161,7 +202,7 @@ def _reading(since, before, now, after, dt, friction, mounting):
         load=unknown,
         throttle=value["throttle"],
         brake=value["brake"],
-        gear=round(value["gear"]),
+        gear=round(np.nan_to_num(value["gear"])),
         engine_speed=value["rpm"] * np.pi / 30,
     )
     return reading, [(value[name] + will[name]) / 2 for name in ("steer", "pedal")]

@@ -14,6 +14,7 @@ import warnings
 from pydantic import Field
 
 from s3jax.config import Config
+from s3jax.errors import UserError
 
 BEAMNGPY = "1.36"
 """The version of beamngpy, for BeamNG.tech 0.39."""
@@ -21,7 +22,7 @@ BEAMNGPY = "1.36"
 GAME = "0.39"
 
 
-class SessionError(RuntimeError):
+class SessionError(UserError):
     """The game cannot be reached or did not do as it was told; the message says what to do."""
 
 
@@ -213,9 +214,9 @@ class Session:
         return state, electrics
 
     @_guarded
-    def teleport(self, position, rotation) -> None:
-        """Moves the car and resets it to standstill, undamaged."""
-        if not self._bng.vehicles.teleport("ego", position, rotation, reset=True):
+    def teleport(self, position, rotation, reset: bool = True) -> None:
+        """Moves the car; with `reset`, to standstill and undamaged."""
+        if not self._bng.vehicles.teleport("ego", position, rotation, reset=reset):
             raise SessionError("BeamNG does not know the vehicle any more; start again")
 
     @_guarded

@@ -18,6 +18,7 @@ from beamng_bridge.surfaces import RoadSurface
 from s3jax.source.base import VehicleReading
 from s3jax.spatial.frames import to_body, to_world
 from s3jax.spatial.friction import FrictionMap, friction_at, friction_map
+from s3jax.spatial.state import VehicleState
 
 UNMOVED, PLAIN = Alignment(), Mounting()
 
@@ -57,6 +58,11 @@ class BeamNGCar:
         """Mean road-wheel angle at full lock (rad)."""
         return self._mounting.max_angle
 
+    @property
+    def has_surface(self) -> bool:
+        """Whether the road's friction can be set."""
+        return self._surface is not None
+
     def set_friction(self, friction: FrictionMap) -> None:
         """Sets the road's friction; takes effect at the next reset or step.
 
@@ -92,6 +98,12 @@ class BeamNGCar:
         self._check(state, pose, speed, "after the push to its speed")
         self._start, self._headings, self._times = float(state["time"]), [], []
         return self.reading(state, electrics)
+
+    def show(self, pose) -> VehicleState:
+        """Puts the car at a pose x (m), y (m), yaw (rad), without a reset; returns where it then is."""
+        self._session.teleport(*placement(pose, self._alignment, self._mounting), reset=False)
+        state, electrics = self._session.poll()
+        return vehicle_state(state, electrics, 0.0, self._alignment, self._mounting)
 
     def step(self, control, dt: float) -> VehicleReading:
         """Holds control [steer, pedal] for dt seconds of simulated time.

@@ -1,7 +1,7 @@
 """The grip of the level's road, through the game's ground models.
 
 A ground model's coefficients multiply with the tyre's own, so they are no friction multipliers by themselves:
-`RoadSurface` scales those that the running game has, and a braking test tells which scale gives which share
+`RoadSurface` scales those that the running game has, and `calibration` measures which scale gives which share
 of the deceleration on the unchanged road.
 """
 
@@ -54,15 +54,15 @@ class RoadSurface:
 
     Args:
       session: a loaded scenario.
-      model: name of the ground model, such as `ASPHALT`; `doctor` lists them.
-      calibration: pairs of friction multiplier and the scale of the coefficients that gives it, ascending;
-        between them it is interpolated. None takes the multiplier as the scale, uncalibrated.
+      model: name of the ground model, such as `ASPHALT`; `surfaces` lists them.
+      scales: pairs of friction multiplier and the scale of the coefficients that gives it, ascending; between
+        them it is interpolated. None takes the multiplier as the scale, uncalibrated.
 
     Raises:
       SessionError: if the game has no such model.
     """
 
-    def __init__(self, session: Session, model: str, calibration=None):
+    def __init__(self, session: Session, model: str, scales=None):
         model = model.upper()
         if not _NAME.match(model):
             raise SessionError(f"ground model {model!r}: expected letters, digits and underscores")
@@ -70,7 +70,7 @@ class RoadSurface:
         if model not in known:
             raise SessionError(f"the game has no ground model {model}; it has {', '.join(sorted(known))}")
         self._session, self._model, self._original = session, model, known[model]
-        points = np.asarray(calibration if calibration is not None else [[0.0, 0.0], [2.0, 2.0]], float)
+        points = np.asarray(scales if scales is not None else [[0.0, 0.0], [2.0, 2.0]], float)
         self._multipliers, self._scales = points.T
         self._now = None
 
@@ -82,13 +82,19 @@ class RoadSurface:
         """
         if multiplier == self._now:
             return
-        scale = float(np.interp(multiplier, self._multipliers, self._scales))
-        wanted = {name: scale * value for name, value in self._original.items()}
-        name = self._model
-        held = _decode(self._session.lua(_SET % (wanted["static"], wanted["sliding"], name, name, name)))
-        if any(abs(held[key] - wanted[key]) > 1e-4 for key in wanted):
-            raise SessionError(f"ground model {name} holds {held} after it was set to {wanted}")
+        self.scale(float(np.interp(multiplier, self._multipliers, self._scales)))
         self._now = multiplier
+
+    def scale(self, scale: float) -> None:
+        """Sets the road's coefficients to a multiple of the game's own; errors as for `set`."""
+        self.coefficients(*(scale * self._original[key] for key in ("static", "sliding")))
+
+    def coefficients(self, static: float, sliding: float) -> None:
+        """Sets the road's coefficients; errors as for `set`."""
+        name, self._now = self._model, None
+        held = _decode(self._session.lua(_SET % (static, sliding, name, name, name)))
+        if abs(held["static"] - static) > 1e-4 or abs(held["sliding"] - sliding) > 1e-4:
+            raise SessionError(f"ground model {name} holds {held} after it was set to {static}, {sliding}")
 
     def restore(self) -> None:
         """Puts the game's own coefficients back."""

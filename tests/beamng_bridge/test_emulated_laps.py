@@ -134,7 +134,7 @@ def test_the_start_is_checked(session, mounting):
 
 
 def test_ground_models_are_set_read_back_and_restored(session, emulator):
-    surface = RoadSurface(session, "asphalt", calibration=[[0.1, 0.05], [1.0, 1.0]])
+    surface = RoadSurface(session, "asphalt", scales=[[0.1, 0.05], [1.0, 1.0]])
     surface.set(0.1)
     for name in ("ASPHALT", "GROUNDMODEL_ASPHALT1"):  # and its alias
         assert ground_models(session)[name] == pytest.approx({"static": 0.05, "sliding": 0.034})
