@@ -7,8 +7,9 @@ import threading
 class StopSignal:
     """Makes SIGINT and SIGTERM end a run as it should end.
 
-    Before `hold`, when there is nothing to save, a signal raises KeyboardInterrupt. After it, the first one
-    sets `requested`, for the loop to save and end, and a second one raises KeyboardInterrupt.
+    Before `hold`, a signal raises KeyboardInterrupt. After it, the first one only sets `requested`: a
+    compilation comes to its end, since JAX 0.10 crashes at exit after an exception amid one; the loop
+    saves and ends. A second signal raises KeyboardInterrupt.
     """
 
     def __init__(self):
@@ -17,8 +18,13 @@ class StopSignal:
         self._previous = {}
 
     def hold(self) -> None:
-        """Lets the loop decide from now on when to end."""
+        """Leaves it to the caller from now on when to end."""
         self._held = True
+
+    def end_if_requested(self) -> None:
+        """Raises KeyboardInterrupt if a signal has come: for a moment when there is nothing to save."""
+        if self.requested:
+            raise KeyboardInterrupt
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():

@@ -104,6 +104,7 @@ def train(
         picture = LivePicture(directory / "curves.png", directory / "metrics.csv")
         trace = stack.enter_context(Trace(directory / "profile", start)) if profile else None
 
+        stop.hold()
         progress(start, config.ppo.updates, "compiling")
         clock = time.perf_counter()
         learner, key = Learner(config.ppo, env), jax.random.key(config.seed)
@@ -118,9 +119,9 @@ def train(
             .compile()
         )
         compile_seconds = time.perf_counter() - clock
+        stop.end_if_requested()
         progress(start, config.ppo.updates, "training")
 
-        stop.hold()
         began = clock = time.perf_counter()
         done = logged = start
         counts, last = dict.fromkeys(COUNTS, 0.0), start == config.ppo.updates

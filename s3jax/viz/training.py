@@ -61,14 +61,15 @@ def training_overview(path: str | Path, metrics: str | Path) -> Path:
         raise FileError(f"{metrics}: not the metrics of a training run")
     figure, panels = subplots(3, 4, (11.6, 6.6), sharex=True)
     exploring = {"color": FAINT, "label": "training, exploring"}
-    driving = {"color": DRIVER_COLOURS["policy"], "label": "held-out scenarios, mean action"}
+    driving = {"color": DRIVER_COLOURS["policy"], "marker": "o", "ms": 3.0}
+    driving["label"] = "held-out scenarios, mean action"
     for axes, (title, training, held_out, factor) in zip(panels.flat, _PANELS, strict=True):
-        for name, look in ((training, exploring), (held_out, driving | {"marker": "o", "ms": 3.0})):
+        for name, look in ((training, exploring), (held_out, driving)):
             points = [(row["env_steps"], factor * row[name]) for row in rows if name in row]
             if points:
                 axes.plot(*zip(*points, strict=True), **look)
         axes.set_title(title)
-        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    panels[-1, -1].yaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[-1]:
         axes.set_xlabel("environment steps")
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
