@@ -14,7 +14,7 @@ COUNTS = ("loss/skipped", "env/not_finite")
 """Metrics that are not zero when something went wrong in an update."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 class OutOfMemoryError(UserError):
