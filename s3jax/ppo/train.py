@@ -168,9 +168,14 @@ def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, 
     Raises:
       FileError: if the dynamics or a scenario file cannot be used.
       ConfigError: if no scenario would be left in either world.
+      WaymaxError: for `env=waymax`, if Waymax is not installed.
     """
     model, dynamics, header = load_dynamics(dynamics_path)
     check_compatible(header, model.dt, dynamics_path)
+    if config.env.kind == "waymax":
+        from s3jax.waymax.stage import build_in_waymax  # needs Waymax
+
+        return build_in_waymax(config, model, dynamics)
     scenarios = generate(config.scenarios.procedural, config.seed, model.dt)
     if config.scenarios.files:
         scenarios = scenarios + load_scenarios(config.scenarios.files, model.dt)
