@@ -73,8 +73,9 @@ def calibrate(
         if not all(weak < strong for strong, weak in zip(braked, braked[1:], strict=False)):
             found = ", ".join(f"{value:.1f}" for value in braked)
             raise SessionError(
-                f"scaling {road} by {', '.join(f'{scale:g}' for scale in SCALES)} the car brakes with {found} "
-                f"m/s^2: the ground is probably not made of {road}. Set road=NAME; `surfaces` lists the names"
+                f"the car brakes with {found} m/s^2 where {road} is scaled by "
+                f"{', '.join(f'{scale:g}' for scale in SCALES)}: the ground is probably not made of {road}. "
+                "Set road=NAME; `surfaces` lists the names"
             )
         worth = {}
         for number, kind in enumerate(kinds, len(SCALES) + 1):

@@ -218,7 +218,7 @@ def described(summary: dict) -> str:
     low, high, most = (1e3 * summary[f"latency_{name}"] for name in ("p50", "p95", "max"))
     return (
         f"latency {low:.0f} ms median, {high:.0f} ms p95, {most:.0f} ms at most; "
-        f"{100 * summary['late']:.1f} % of commands late, {summary['discarded']:.0f} discarded; braked for want "
-        f"of commands {summary['bridge_brakes']:.0f} times, by the game {summary['game_brakes']:.0f}; "
+        f"{100 * summary['late']:.1f} % of commands late, {summary['discarded']:.0f} discarded; braked for "
+        f"want of commands {summary['bridge_brakes']:.0f} times, by the game {summary['game_brakes']:.0f}; "
         f"{summary['real_time_factor']:.2f} times real time"
     )

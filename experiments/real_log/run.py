@@ -133,7 +133,10 @@ def compare(drive, kind: str, args) -> dict:
         joined, index = dataset.join(split.train)
         params = model.calibrate(model.init(jax.random.key(0)), dataset.statistics_of(joined, index, dt))
         with tempfile.TemporaryDirectory() as directory:
-            fitted = fit(model, params, config, split, directory, lambda *report: print(*report, flush=True))
+            curves = Path(directory) / name
+            fitted = fit(
+                model, params, config, split, directory, curves, lambda *report: print(*report, flush=True)
+            )
         path = predict(model, fitted.params, ours, warmup=published.HISTORY - 1)
         results[f"s3jax {name}"] = errors(path, windows, published.HISTORY)
     return results

@@ -16,6 +16,7 @@ class LossConfig(Config):
       yaw_rate: (rad/s).
       steer_angle: (rad).
       position: (m).
+      one_step: share of all these that counts as one in predictions of one step, during the warm-up.
     """
 
     speed: float = pydantic.Field(0.5, gt=0)
@@ -23,6 +24,7 @@ class LossConfig(Config):
     yaw_rate: float = pydantic.Field(0.1, gt=0)
     steer_angle: float = pydantic.Field(0.03, gt=0)
     position: float = pydantic.Field(0.5, gt=0)
+    one_step: float = pydantic.Field(0.1, gt=0)
 
 
 class DistilConfig(Config):
@@ -46,6 +48,7 @@ class DistilConfig(Config):
       cold: share of windows that start without a history.
       validation: fraction of the episodes that select the best parameters.
       test: fraction of the episodes that only the evaluation sees.
+      reserved: tracks that only the evaluation sees, all of their episodes.
       evaluate_every: updates between validations, each followed by a checkpoint.
       patience: validations without improvement after which training stops; 0 never stops.
     """
@@ -68,6 +71,7 @@ class DistilConfig(Config):
     cold: float = pydantic.Field(0.25, ge=0, le=1)
     validation: float = pydantic.Field(0.1, gt=0, lt=0.5)
     test: float = pydantic.Field(0.15, gt=0, lt=0.5)
+    reserved: tuple[str, ...] = ("esses",)
     evaluate_every: int = pydantic.Field(150, ge=1)
     patience: int = pydantic.Field(0, ge=0)
 

@@ -26,6 +26,7 @@ class Episode(NamedTuple):
       controls: [T, 2] steer, pedal.
       frictions: [T, 2] multipliers under the front and rear axle.
       vehicle: data sheet of the car, as recorded; empty if unknown.
+      track: name of the road, as recorded; empty if unknown.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Episode(NamedTuple):
     controls: np.ndarray
     frictions: np.ndarray
     vehicle: dict
+    track: str = ""
 
 
 class Rows(NamedTuple):
@@ -90,8 +92,8 @@ def load_episodes(directory, dt: float) -> list[Episode]:
         _check(path, recording.columns)
         if recording.header["rows"]:
             name = path.relative_to(directory).as_posix()
-            vehicle = recording.header.get("vehicle", {})
-            episodes.append(episode_of(name, dt, recording.columns, vehicle))
+            episode = episode_of(name, dt, recording.columns, recording.header.get("vehicle", {}))
+            episodes.append(episode._replace(track=recording.header.get("track", "")))
     return episodes
 
 
@@ -117,7 +119,9 @@ def _check(path, columns: dict) -> None:
             raise FileError(f"{path}: {name} is not positive in row {int(np.argmin(columns[name]))}")
 
 
-def split_episodes(episodes: list[Episode], validation: float, test: float, seed: int = 0) -> Split:
+def split_episodes(
+    episodes: list[Episode], validation: float, test: float, seed: int = 0, reserved=()
+) -> Split:
     """Splits by episode, evenly over surfaces and independently of the order given.
 
     Args:
@@ -125,10 +129,13 @@ def split_episodes(episodes: list[Episode], validation: float, test: float, seed
       validation: fraction to validate on.
       test: fraction to keep apart.
       seed: another seed gives another split.
+      reserved: tracks whose episodes are all kept apart, beside the fraction.
 
     Raises:
       FileError: if a list would be empty.
     """
+    kept = [episode for episode in episodes if episode.track in reserved]
+    episodes = [episode for episode in episodes if episode.track not in reserved]
 
     def order(episode):
         digest = hashlib.sha256(f"{seed}/{episode.name}".encode()).hexdigest()
@@ -147,7 +154,12 @@ def split_episodes(episodes: list[Episode], validation: float, test: float, seed
     for name, share in zip(Split._fields, shares, strict=True):
         if share > 0 and not getattr(split, name):
             raise FileError(f"{len(episodes)} episodes are too few: none is left for {name}")
-    return split
+    return split._replace(test=split.test + sorted(kept, key=order))
+
+
+def tracks_of(split: Split) -> list[str]:
+    """Returns the tracks that a fit sees."""
+    return sorted({episode.track for episode in (*split.train, *split.validation)})
 
 
 def identity(episode: Episode) -> str:

@@ -20,6 +20,7 @@ HORIZONS = (0.5, 1.0, 2.0, 5.0)
 WARMUP = 1.0
 STRIDE = 0.25
 LONG = 10.0
+NEW = ("new drive", "new track")
 SURFACES = ("asphalt", "wet", "gravel", "snow", "ice", "transition")
 
 
@@ -41,15 +42,18 @@ def evaluate_files(paths, recordings, output=None) -> dict:
     dt = {name: model.dt for name, (model, _, _) in loaded.items()}
     if len(set(dt.values())) != 1:
         raise FileError(f"the models differ in dt and cannot be compared: {dt}")
-    seen = set()
+    seen, tracks = set(), set()
     for _, _, header in loaded.values():
         episodes = header["provenance"].get("episodes", {})
         seen.update(episodes.get("train", ()), episodes.get("validation", ()))
+        tracks.update(header["provenance"].get("tracks", ()))
     episodes = dataset.load_episodes(recordings, next(iter(dt.values())))
     unseen = [episode for episode in episodes if dataset.identity(episode) not in seen]
     if not unseen:
         raise FileError(f"{recordings}: every recording was used to fit one of the models")
-    results = {name: evaluate(model, params, unseen) for name, (model, params, _) in loaded.items()}
+    results = {
+        name: evaluate(model, params, unseen, tracks=tracks) for name, (model, params, _) in loaded.items()
+    }
     if output is not None:
         write(results, output)
     return results
@@ -65,7 +69,7 @@ def write(results: dict, output) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
-def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict:
+def evaluate(model: Dynamics, params, episodes, friction: str = "given", tracks=()) -> dict:
     """Measures a model on episodes.
 
     Each prediction starts from a recorded state with `WARMUP` seconds of recorded history and follows the
@@ -78,13 +82,15 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
       episodes: of the model's control step.
       friction: what the model is told: `given` (the truth), `withheld`, or `wrong` (1.1 - friction, at
         least 0.1, which takes ice for asphalt and asphalt for ice).
+      tracks: that the model was fitted on; empty if that is not known.
 
     Returns:
       `one_step`: channel -> surface -> root mean square error after one step.
       `open_loop`: horizon (s) -> surface -> errors in position (m), yaw (rad) and speed (m/s): mean over
       starts, the 95th percentile of position, and the number of starts.
       `envelope`: fraction of `LONG`-second predictions that stay in the envelope, or None without any.
-      The surface `all` is every start.
+      The surface `all` is every start. If tracks are given, `new drive` is every start on one of them and
+      `new track` every start on another one.
 
     Raises:
       FileError: if every episode is too short.
@@ -92,13 +98,14 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
     windows = windows_of(episodes, model.dt, max(HORIZONS))
     if windows is None:
         raise FileError(f"no episode is as long as the {WARMUP + max(HORIZONS)} s that an evaluation needs")
+    held = _held_out(episodes, model.dt, tracks)
     warmup = round(WARMUP / model.dt)
     predicted = predict(model, params, windows, friction, warmup)
     truth = jax.tree.map(lambda field: np.asarray(field[:, warmup + 1 :]), windows.states)
     told = np.asarray(windows.frictions)[:, warmup:]
 
     first = {name: getattr(predicted, name)[:, 0] - getattr(truth, name)[:, 0] for name in CHANNELS}
-    groups = _groups(told[:, :1])
+    groups = _groups(told[:, :1]) | held
     one_step = {
         name: {group: _rms(error[members]) for group, members in groups.items()}
         for name, error in first.items()
@@ -117,7 +124,7 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
                 "speed": float(speed[members, k - 1].mean()),
                 "starts": len(members),
             }
-            for group, members in _groups(told[:, : k + 1]).items()
+            for group, members in (_groups(told[:, : k + 1]) | held).items()
         }
     return {
         "one_step": one_step,
@@ -131,9 +138,25 @@ def evaluate(model: Dynamics, params, episodes, friction: str = "given") -> dict
 def windows_of(episodes, dt: float, seconds: float) -> dataset.Rows | None:
     """Returns windows of `WARMUP` and some seconds, `STRIDE` apart; None if every episode is shorter."""
     rows, index = dataset.join(episodes)
-    length = round((WARMUP + seconds) / dt) + 1
-    starts = dataset.window_starts(index, length, round(STRIDE / dt))
+    starts, length = _starts(index, dt, seconds)
     return dataset.take(rows, jnp.asarray(starts), length) if len(starts) else None
+
+
+def _starts(index, dt: float, seconds: float):
+    """Returns the first rows of windows of `WARMUP` and some seconds, `STRIDE` apart, and their length."""
+    length = round((WARMUP + seconds) / dt) + 1
+    return dataset.window_starts(index, length, round(STRIDE / dt)), length
+
+
+def _held_out(episodes, dt: float, tracks) -> dict[str, np.ndarray]:
+    """Returns what of the windows is new (`new drive`, `new track`) -> indices of those it is true of."""
+    if not tracks:
+        return {}
+    index = np.repeat(np.arange(len(episodes)), [len(episode.controls) for episode in episodes])
+    known = np.array([episode.track in tracks for episode in episodes])
+    known = known[index[_starts(index, dt, max(HORIZONS))[0]]]
+    groups = zip(NEW, (np.flatnonzero(known), np.flatnonzero(~known)), strict=True)
+    return {name: members for name, members in groups if len(members)}
 
 
 def predict(model: Dynamics, params, windows: dataset.Rows, friction: str = "given", warmup: int = 20):
@@ -206,7 +229,21 @@ def markdown(results: dict) -> str:
             for name, result in results.items()
         ],
     )
+    held = [group for group in NEW if any(group in r["open_loop"]["2"] for r in results.values())]
+    if held:
+        lines += ["", "## Position error (m) by what is new to the models", ""]
+        lines += _table(
+            ["model", *(f"{group}, {horizon:g} s" for group in held for horizon in HORIZONS)],
+            [
+                [name, *(_mean(result["open_loop"][f"{h:g}"].get(group)) for group in held for h in HORIZONS)]
+                for name, result in results.items()
+            ],
+        )
     return "\n".join(lines) + "\n"
+
+
+def _mean(entry) -> str:
+    return f"{entry['position']:.2f}" if entry else "–"
 
 
 def _cell(entry) -> str:

@@ -22,7 +22,7 @@ def batch_loss(model, config: DistilConfig, params, rows: Rows, windows: Windows
 
 
 def window_loss(model, config: DistilConfig, params, window: Rows, key):
-    """Returns the loss of one window: history, then predictions fed back into the model.
+    """Returns the loss of one window: of single steps over its history, then of predictions fed back.
 
     Args:
       model: the model.
@@ -36,20 +36,22 @@ def window_loss(model, config: DistilConfig, params, window: Rows, key):
     window = window._replace(frictions=frictions)
     start, history, future = divide(window, config.warmup)
     history = history._replace(states=noisy(keys[1], history.states, config))
+    observed, steps = model.observe(params, start, history)
     carry = jax.tree.map(
         functools.partial(jnp.where, jax.random.bernoulli(keys[2], config.cold)),
         model.reset(params, start),
-        model.reset(params, start, history),
+        observed,
     )
 
     def body(carry, inputs):
-        penalty = model.penalty(params, carry, *inputs)
         carry, state = model.step(params, carry, *inputs)
-        return carry, (state, penalty)
+        return carry, (state, model.penalty(params, carry))
 
     controls, frictions = window.controls[config.warmup : -1], window.frictions[config.warmup : -1]
     _, (states, penalties) = jax.lax.scan(body, carry, (controls, frictions))
-    return jnp.mean(prediction_loss(config.loss, states, future) + penalties)
+    truth = jax.tree.map(lambda field: field[1 : config.warmup + 1], window.states)
+    steps = prediction_loss(config.loss, steps, truth, config.loss.one_step)
+    return jnp.mean(prediction_loss(config.loss, states, future) + penalties) + jnp.mean(steps)
 
 
 def divide(window: Rows, warmup: int):
@@ -60,8 +62,8 @@ def divide(window: Rows, warmup: int):
     return start, History(*past), future
 
 
-def prediction_loss(scales: LossConfig, predicted, truth):
-    """Returns the pseudo-Huber loss [...] of predicted states, summed over channels."""
+def prediction_loss(scales: LossConfig, predicted, truth, share: float = 1.0):
+    """Returns the pseudo-Huber loss [...] of states, summed over channels, at a share of the scales."""
     distance = (predicted.x - truth.x) ** 2 + (predicted.y - truth.y) ** 2
     squares = (
         ((predicted.vx - truth.vx) / scales.speed) ** 2,
@@ -70,7 +72,7 @@ def prediction_loss(scales: LossConfig, predicted, truth):
         ((predicted.steer_angle - truth.steer_angle) / scales.steer_angle) ** 2,
         distance / scales.position**2,
     )
-    return sum(jnp.sqrt(1.0 + square) - 1.0 for square in squares)
+    return sum(jnp.sqrt(1.0 + square / share**2) - 1.0 for square in squares)
 
 
 def noisy(key, states, config: DistilConfig):

@@ -13,7 +13,7 @@ import numpy as np
 from s3jax.archive import FileError
 from s3jax.distil import dataset, evaluate
 from s3jax.distil.config import DistilConfig
-from s3jax.distil.train import Fit, fit, write_metrics
+from s3jax.distil.train import Fit, fit
 from s3jax.distil.vehicle import data_sheet, with_vehicle
 from s3jax.dynamics.ensemble import EnsembleConfig
 from s3jax.dynamics.store import load_dynamics, save_dynamics
@@ -23,7 +23,8 @@ from s3jax.progress import Progress, silent
 def distil(config: DistilConfig, recordings, output, progress: Progress = silent) -> dict:
     """Fits every model of a configuration to recordings and compares them on episodes none has seen.
 
-    Writes for each model `<name>.npz`, `<name>.csv` (metrics) and, while it is being fitted, a folder of
+    Writes for each model `<name>.npz`, its curves (`<name>.csv`, of an ensemble one for each member, and
+    `tensorboard/<name>`) and, while it is being fitted, a folder of
     checkpoints; then `config.yaml`, `evaluation.json` and `evaluation.md`. Interrupted and called again, it
     goes on where it was: a model made with the same configuration from the same recordings is not fitted
     again, and a half-fitted one continues to the same bits.
@@ -46,7 +47,7 @@ def distil(config: DistilConfig, recordings, output, progress: Progress = silent
     output.mkdir(parents=True, exist_ok=True)
     episodes = dataset.load_episodes(recordings, config.dt)
     config = for_episodes(config, episodes)
-    split = dataset.split_episodes(episodes, config.validation, config.test, config.seed)
+    split = dataset.split_episodes(episodes, config.validation, config.test, config.seed, config.reserved)
     config.save(output / "config.yaml")
     total = config.steps * len(config.models)
     models = {}
@@ -60,7 +61,7 @@ def distil(config: DistilConfig, recordings, output, progress: Progress = silent
     results = {}
     for name, entry in models.items():
         model, params, _ = load_dynamics(entry["file"])
-        results[name] = evaluate.evaluate(model, params, split.test)
+        results[name] = evaluate.evaluate(model, params, split.test, tracks=dataset.tracks_of(split))
     evaluate.write(results, output)
     return {"models": models, "evaluation": results, "table": evaluate.markdown(results)}
 
@@ -104,11 +105,12 @@ def distil_one(model_config, config: DistilConfig, split: dataset.Split, output:
                 )
 
             seeded = config.model_copy(update={"seed": config.seed + k})
-            directory = checkpoints / f"member{k}"
-            results.append(_fit(model_config.member, seeded, split, base, directory, shared))
+            directory, curves = checkpoints / f"member{k}", output / f"{model_config.name}_member{k}"
+            results.append(_fit(model_config.member, seeded, split, base, directory, curves, shared))
         params = jax.tree.map(lambda *members: jnp.stack(members), *(result.params for result in results))
     else:
-        results = [_fit(model_config, config, split, base, checkpoints, progress)]
+        curves = output / model_config.name
+        results = [_fit(model_config, config, split, base, checkpoints, curves, progress)]
         params = results[0].params
     summary = {
         "updates": sum(int(result.state.step) for result in results),
@@ -121,9 +123,9 @@ def distil_one(model_config, config: DistilConfig, split: dataset.Split, output:
         "summary": summary,
         "training": config.dump(),
         "episodes": {name: list(map(dataset.identity, getattr(split, name))) for name in split._fields},
+        "tracks": dataset.tracks_of(split),
         "constants": model.describe(params),
     }
-    write_metrics(output / f"{model_config.name}.csv", [row for result in results for row in result.metrics])
     save_dynamics(path, model, params, provenance)
     shutil.rmtree(checkpoints.parent)
     return {**summary, "file": str(path), "reused": False}
@@ -137,7 +139,9 @@ def _provenance(path: Path) -> dict:
         return {}
 
 
-def _fit(model_config, config: DistilConfig, split: dataset.Split, base, checkpoints, progress) -> Fit:
+def _fit(
+    model_config, config: DistilConfig, split: dataset.Split, base, checkpoints, curves, progress
+) -> Fit:
     """Fits one model from fresh parameters, over its base's if it has one."""
     model = model_config.make()
     rows, index = dataset.join(split.train)
@@ -145,7 +149,7 @@ def _fit(model_config, config: DistilConfig, split: dataset.Split, base, checkpo
     params = model.calibrate(params, dataset.statistics_of(rows, index, model.dt))
     if base is not None:
         params = {**params, "base": base}
-    return fit(model, params, config, split, checkpoints, progress)
+    return fit(model, params, config, split, checkpoints, curves, progress)
 
 
 def _base(model_config, output: Path):

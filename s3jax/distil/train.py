@@ -1,6 +1,6 @@
 """The trainer: fits any dynamics model to episodes, with validation, checkpoints and exact resume."""
 
-import csv
+import contextlib
 import functools
 import time
 from pathlib import Path
@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from s3jax.archive import FileError, atomic_path
+from s3jax.archive import FileError
+from s3jax.curves import Curves
 from s3jax.distil import dataset
 from s3jax.distil.checkpoints import Checkpoints
 from s3jax.distil.config import DistilConfig
@@ -55,7 +56,9 @@ class Fit(NamedTuple):
     metrics: list[dict]
 
 
-def fit(model: Dynamics, params, config: DistilConfig, split: dataset.Split, directory, progress) -> Fit:
+def fit(
+    model: Dynamics, params, config: DistilConfig, split: dataset.Split, directory, curves: Path, progress
+) -> Fit:
     """Fits a model, going on from a checkpoint if the directory has one.
 
     Args:
@@ -64,6 +67,7 @@ def fit(model: Dynamics, params, config: DistilConfig, split: dataset.Split, dir
       config: the recipe.
       split: episodes to train and validate on.
       directory: for checkpoints of this very run.
+      curves: where the run can be watched, `<curves>.csv` and `tensorboard/` beside it.
       progress: called as progress(updates done, updates in all, note).
 
     Raises:
@@ -76,8 +80,13 @@ def fit(model: Dynamics, params, config: DistilConfig, split: dataset.Split, dir
     state, key = start(config, params), jax.random.key(config.seed)
     # What does not shape the compiled program is left out of it, so that members of an ensemble share one.
     recipe = config.model_copy(update={"seed": 0, "models": ()})
-    with Checkpoints(directory) as checkpoints:
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(Checkpoints(directory))
         state, metrics = checkpoints.restore(state)
+        table = curves.with_name(f"{curves.name}.csv")
+        watched = stack.enter_context(
+            Curves(table, int(state.step), curves.parent / "tensorboard" / curves.name)
+        )
         while int(state.step) < config.steps and not (config.patience and state.stale >= config.patience):
             began, done = time.monotonic(), int(state.step)
             count = min(config.evaluate_every - done % config.evaluate_every, config.steps - done)
@@ -101,6 +110,7 @@ def fit(model: Dynamics, params, config: DistilConfig, split: dataset.Split, dir
                     "seconds": round(time.monotonic() - began, 3),
                 }
             )
+            watched.append(metrics[-1])
             checkpoints.save(state, metrics)
             note = f"{model.config.name} {error:.2f} m off after {VALIDATION:g} s"
             progress(int(state.step), config.steps, note)
@@ -200,11 +210,3 @@ def validation_error(model: Dynamics, warmup: int, params, windows: Rows):
         return jnp.hypot(states.x[-1] - future.x[-1], states.y[-1] - future.y[-1])
 
     return jnp.mean(jax.vmap(distance)(windows))
-
-
-def write_metrics(path: Path, metrics: list[dict]) -> None:
-    """Writes a row per validation as CSV."""
-    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(metrics[0]))
-        writer.writeheader()
-        writer.writerows(metrics)

@@ -119,13 +119,14 @@ def keys_values(params, config: AttentionConfig, tokens):
 
 
 def attend(params, config: AttentionConfig, query, keys, values):
-    """Returns what the queries [T, heads, size] read, [T, width], each from its own window of [T, ...]."""
+    """Returns what queries [T, ..., heads, size] read, [T, ..., width], each from its own window."""
     count = len(keys)
     age = jnp.arange(count)[:, None] - jnp.arange(count)[None, :]
-    scores = jnp.einsum("qhd,khd->hqk", query, keys) / math.sqrt(query.shape[-1])
+    scores = jnp.einsum("q...hd,khd->...hqk", query, keys) / math.sqrt(query.shape[-1])
     scores = scores + params["age_bias"][:, jnp.clip(age, 0, config.window - 1)]
     weights = jax.nn.softmax(jnp.where((age >= 0) & (age < config.window), scores, -jnp.inf))
-    return jnp.einsum("hqk,khd->qhd", weights, values).reshape(count, config.width)
+    read = jnp.einsum("...hqk,khd->q...hd", weights, values)
+    return read.reshape(*read.shape[:-2], config.width)
 
 
 def attend_cached(params, config: AttentionConfig, query, cache: Cache, count):

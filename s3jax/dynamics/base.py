@@ -128,8 +128,8 @@ class Dynamics:
         """Returns how far the model doubts its last step, a scalar. Default: 0, for it cannot tell."""
         return jnp.zeros(())
 
-    def penalty(self, params, carry, control, friction):
-        """Returns the regularisation of one training step, a scalar. Default: none."""
+    def penalty(self, params, carry):
+        """Returns the regularisation of the training step that led to a carry, a scalar. Default: none."""
         return jnp.zeros(())
 
     def describe(self, params) -> dict:
@@ -147,17 +147,30 @@ class Dynamics:
         state = jax.tree.map(as_float, state)
         if history is None:
             return self.cold(params, state)
-        states = jax.tree.map(as_float, history.states)
-        following = jax.tree.map(lambda past, now: jnp.concatenate([past[1:], now[None]]), states, state)
+        return self.observe(params, state, jax.tree.map(as_float, history))[0]
 
-        def observe(carry, row):
+    def observe(self, params, state: VehicleState, history: History):
+        """Follows the true steps that led to a state, predicting each of them from the one before.
+
+        Args:
+          params: parameters.
+          state: fields [].
+          history: what led to it, W rows.
+
+        Returns:
+          The carry of a car in the state, and the predicted states at the end of each row, fields [W].
+        """
+        following = jax.tree.map(
+            lambda past, now: jnp.concatenate([past[1:], now[None]]), history.states, state
+        )
+
+        def follow(carry, row):
             control, friction, truth = row
-            carry, _ = self.step(params, carry, control, friction)
-            return carry._replace(state=truth), None
+            carry, predicted = self.step(params, carry, control, friction)
+            return carry._replace(state=truth), predicted
 
-        carry = self.cold(params, jax.tree.map(lambda past: past[0], states))
-        rows = (as_float(history.controls), as_float(history.frictions), following)
-        return jax.lax.scan(observe, carry, rows)[0]
+        carry = self.cold(params, jax.tree.map(lambda past: past[0], history.states))
+        return jax.lax.scan(follow, carry, (history.controls, history.frictions, following))
 
 
 def rollout(model: Dynamics, params, carry, controls, frictions):

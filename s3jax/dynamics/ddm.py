@@ -82,7 +82,11 @@ class Ddm(SingleTrack):
         """Returns the next recurrent state and the logit offsets [len(ESTIMATED)] of the coefficients."""
         seen = layers.features(params["scale"], carry.before, carry.state, control, friction, self.dt)
         hidden = layers.gru(params["gru"], carry.hidden, seen)
-        return hidden, layers.dense(params["offsets"], jax.nn.silu(layers.dense(params["dense"], hidden)))
+        return hidden, self.offsets(params, hidden)
+
+    def offsets(self, params, hidden):
+        """Returns the logit offsets [len(ESTIMATED)] that a recurrent state [hidden] means."""
+        return layers.dense(params["offsets"], jax.nn.silu(layers.dense(params["dense"], hidden)))
 
     def coefficients(self, params, offsets) -> dict:
         """Returns the coefficients by name, inside their guard ranges."""
@@ -98,10 +102,9 @@ class Ddm(SingleTrack):
         state, pedals = advance(self.config, values, carry.state, carry.pedals, control, friction)
         return Carry(state, carry.state, pedals, hidden), state
 
-    def penalty(self, params, carry, control, friction):
+    def penalty(self, params, carry):
         """Returns the prior's penalty: how far the estimates are from the constants."""
-        _, offsets = self.estimate(params, carry, control, friction)
-        return self.config.prior * jnp.mean(offsets**2)
+        return self.config.prior * jnp.mean(self.offsets(params, carry.hidden) ** 2)
 
     def describe(self, params):
         """Returns the fitted constants by name."""

@@ -12,7 +12,7 @@ import pydantic
 
 from s3jax.dynamics import actuators, attention, increments, layers
 from s3jax.dynamics.attention import AttentionConfig
-from s3jax.dynamics.base import Dynamics, DynamicsConfig, as_float, guard_logits, guard_values
+from s3jax.dynamics.base import Dynamics, DynamicsConfig, guard_logits, guard_values
 from s3jax.dynamics.single_track import VehicleConfig
 from s3jax.spatial.state import VehicleState
 
@@ -71,35 +71,32 @@ class Transformer(Dynamics):
         caches = tuple(attention.empty(encoder) for _ in range(encoder.layers))
         return Carry(state, state, caches, jnp.zeros((), jnp.int32))
 
-    def reset(self, params, state, history=None):
-        """Fills the caches in one pass over the history; equal to stepping through it."""
-        carry = self.cold(params, jax.tree.map(as_float, state))
-        if history is None:
-            return carry
-        history = jax.tree.map(as_float, history)
-        _, caches = attention.encode(params["encoder"], self.config.encoder, self.tokens(params, history))
-        before = jax.tree.map(lambda past: past[-1], history.states)
-        return Carry(carry.state, before, caches, carry.count + len(history.controls))
-
-    def tokens(self, params, history):
-        """Returns the tokens [W, width] of a history."""
-        before = jax.tree.map(lambda f: jnp.concatenate([f[:1], f[:-1]]), history.states)
-        seen = jax.vmap(layers.features, (None, 0, 0, 0, 0, None))
-        return layers.dense(params["token"], seen(params["scale"], before, *history, self.dt))
+    def observe(self, params, state, history):
+        """Follows a history in one pass; equal to stepping through it."""
+        before = jax.tree.map(lambda past: jnp.concatenate([past[:1], past[:-1]]), history.states)
+        seen = jax.vmap(layers.features, (None, 0, 0, 0, 0, None))(params["scale"], before, *history, self.dt)
+        tokens = layers.dense(params["token"], seen)
+        outputs, caches = attention.encode(params["encoder"], self.config.encoder, tokens)
+        predicted = jax.vmap(self.move, (None, 0, 0, 0, 0))(params, outputs, *history)
+        last = jax.tree.map(lambda past: past[-1], history.states)
+        return Carry(state, last, caches, jnp.full((), len(tokens), jnp.int32)), predicted
 
     def step(self, params, carry, control, friction):
         """Advances one control step."""
-        state, dt = carry.state, self.dt
-        seen = layers.features(params["scale"], carry.before, state, control, friction, dt)
+        seen = layers.features(params["scale"], carry.before, carry.state, control, friction, self.dt)
         token = layers.dense(params["token"], seen)
         output, caches = attention.encode_step(
             params["encoder"], self.config.encoder, carry.caches, carry.count, token
         )
+        state = self.move(params, output, carry.state, control, friction)
+        return Carry(state, carry.state, caches, carry.count + 1), state
+
+    def move(self, params, output, state, control, friction):
+        """Returns the next state that an output [width] of the encoder means."""
         change = self.read(params, output, friction)
         values = guard_values(actuators.STEERING, params["steering"])
-        angle = actuators.steer(values, state.steer_angle, control[0], dt)
-        state = self.roll(state, increments.apply(state, change, angle, dt))
-        return Carry(state, carry.state, caches, carry.count + 1), state
+        angle = actuators.steer(values, state.steer_angle, control[0], self.dt)
+        return self.roll(state, increments.apply(state, change, angle, self.dt))
 
     def read(self, params, output, friction):
         """Returns the bounded increments [3] that an output [width] of the encoder means."""

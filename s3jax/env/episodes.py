@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from s3jax.env.tracking import TrackingEnv, World
+from s3jax.spatial.metrics import tracking_metrics
 from s3jax.spatial.reference import TrackingError
 
 
@@ -16,14 +17,18 @@ class Episodes(NamedTuple):
     Attributes:
       active: [T, N] whether the episode was still running.
       error: tracking errors, each [T, N].
-      control: [T, N, 2].
-      terminated: [N] whether the car left the corridor, turned round or diverged.
+      control: [T, N, 2] steer and pedal.
+      ended: name -> [N] whether the episode ended in this way (`s3jax.env.tracking.Step`).
+      terminated: [N] whether it failed.
+      dt: control step (s).
     """
 
     active: jax.Array
     error: TrackingError
     control: jax.Array
+    ended: dict
     terminated: jax.Array
+    dt: float
 
 
 def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable, memory=None) -> Episodes:
@@ -40,25 +45,31 @@ def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable, memor
 
     def body(carry, _):
         state, observation, memory, active = carry
-        control, memory = act(observation, memory)
-        step = env.step_many(world, state, control)
-        ended = active & step.terminated
+        action, memory = act(observation, memory)
+        step = env.step_many(world, state, action)
+        ended, failed = jax.tree.map(lambda flag: active & flag, (step.ended, step.terminated))
         running = active & ~(step.terminated | step.truncated)
-        out = (active & ~step.terminated, step.error, control, ended)
+        control = step.observation[:, last - 2 : last]
+        out = (active & ~step.terminated, step.error, control, ended, failed)
         return (step.state, step.observation, memory, running), out
 
     carry = (state, observation, memory, jnp.ones(scenarios.shape, bool))
-    steps = env.config.termination.steps
-    _, (active, error, control, ended) = jax.lax.scan(body, carry, length=steps)
-    return Episodes(active, error, control, jnp.any(ended, axis=0))
+    last = env.config.observation.size  # the history ends with the control
+    _, out = jax.lax.scan(body, carry, length=env.config.termination.steps)
+    active, error, control, ended, failed = out
+    ended, failed = jax.tree.map(lambda flag: jnp.any(flag, axis=0), (ended, failed))
+    return Episodes(active, error, control, ended, failed, env.model.dt)
 
 
 def summarise(episodes: Episodes) -> dict:
-    """Returns scalar metrics over all steps driven: RMS errors (SI) and the share of episodes completed."""
-    active = episodes.active
-    total = jnp.maximum(jnp.sum(active), 1)
-    rms = {
-        f"{name}_rms": jnp.sqrt(jnp.sum(jnp.where(active, value**2, 0.0)) / total)
-        for name, value in episodes.error._asdict().items()
-    }
-    return rms | {"completed": 1.0 - jnp.mean(episodes.terminated)}
+    """Returns scalar metrics by name.
+
+    They are `tracking_metrics` over all steps driven; `completed`, the share of episodes that did not
+    fail; and `ended_<way>`, the share that ended in each way.
+    """
+    by_episode = jax.tree.map(
+        lambda x: jnp.moveaxis(x, 0, 1), (*episodes.error, episodes.control, episodes.active)
+    )
+    ended = {f"ended_{name}": jnp.mean(flag) for name, flag in episodes.ended.items()}
+    completed = {"completed": 1.0 - jnp.mean(episodes.terminated)}
+    return tracking_metrics(*by_episode, episodes.dt, pooled=True) | completed | ended

@@ -7,14 +7,14 @@ scenarios and its own random numbers, so that the number of devices does not cha
 """
 
 import dataclasses
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from s3jax.config import ConfigError
 from s3jax.ppo.config import PPOConfig
@@ -52,18 +52,6 @@ class TrainState:
     update: jax.Array
 
 
-_LAYOUT = TrainState(
-    params=WHOLE,
-    opt_state=WHOLE,
-    normaliser=WHOLE,
-    env_state=SPREAD,
-    observation=SPREAD,
-    memory=SPREAD,
-    key=WHOLE,
-    update=WHOLE,
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class Learner:
     """PPO's static part: sizes, the environment, the devices.
@@ -72,6 +60,8 @@ class Learner:
       config: PPO's configuration.
       env: the environment.
       mesh: devices over which environments and scenarios are spread.
+      seeds: number of independent policies to train at once, each in its own environments; every leaf of
+        the training state and of the metrics then has them as its first axis. None for one policy.
 
     Raises:
       ConfigError: if the groups cannot be spread evenly over the devices.
@@ -80,6 +70,7 @@ class Learner:
     config: PPOConfig
     env: Any
     mesh: Mesh = dataclasses.field(default_factory=make_mesh)
+    seeds: int | None = None
 
     def __post_init__(self):
         if self.config.groups % self.mesh.size:
@@ -108,34 +99,63 @@ class Learner:
         schedule = optax.linear_schedule(config.learning_rate, config.final_learning_rate, steps)
         return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
 
-    def init(self, world, key) -> TrainState:
-        """Returns the state before the first update; its types are strong, so that nothing recompiles.
+    @cached_property
+    def init(self):
+        """`init(world, key) -> TrainState`, jitted: the state before the first update.
 
-        Args:
-          world: scenario bank, spread over the devices, and dynamics parameters. The number of scenarios is
-            a multiple of `groups`.
-          key: PRNG key.
+        `world` holds the scenario bank, spread over the devices, and the dynamics parameters; the number of
+        scenarios is a multiple of `groups`.
         """
-        return self._on_devices(self._init, (_layout(world), WHOLE), _LAYOUT)(world, key)
 
-    def update(self, state: TrainState, world) -> tuple[TrainState, dict]:
-        """Does one PPO update.
+        def init(world, key):
+            function = self._init
+            if self.seeds is not None:
+                key, function = jax.random.split(key, self.seeds), jax.vmap(function, (None, 0))
+            return self._on_devices(function, (_parts(world), WHOLE), self._layout)(world, key)
 
-        Args:
-          state: the training state; donate it.
-          world: scenario bank and dynamics parameters.
+        return jax.jit(init, out_shardings=self.shardings)
 
-        Returns:
-          The new state and scalar metrics by name.
+    @cached_property
+    def update(self):
+        """`update(state, world) -> (TrainState, metrics)`, jitted: one PPO update; it donates the state.
+
+        The metrics are scalars by name.
         """
-        layouts = (_LAYOUT, _layout(world)), (_LAYOUT, WHOLE)
-        return self._on_devices(self._update, *layouts)(state, world)
 
-    def _on_devices(self, function, in_specs, out_specs):
-        # What is returned as the same on all devices is: it comes from the averages below.
-        return jax.shard_map(
-            function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+        def update(state, world):
+            function = self._update if self.seeds is None else jax.vmap(self._update, (0, None))
+            inputs, outputs = (self._layout, _parts(world)), (self._layout, WHOLE)
+            return self._on_devices(function, inputs, outputs)(state, world)
+
+        outputs = self.shardings, NamedSharding(self.mesh, WHOLE)
+        return jax.jit(update, donate_argnums=0, out_shardings=outputs)
+
+    @property
+    def shardings(self) -> TrainState:
+        """Where the training state lies; a prefix of its tree."""
+        return jax.tree.map(
+            lambda spec: NamedSharding(self.mesh, spec),
+            self._layout,
+            is_leaf=lambda x: isinstance(x, PartitionSpec),
         )
+
+    @property
+    def _layout(self) -> TrainState:
+        spread = SPREAD if self.seeds is None else PartitionSpec(None, AXIS)
+        return TrainState(
+            params=WHOLE,
+            opt_state=WHOLE,
+            normaliser=WHOLE,
+            env_state=spread,
+            observation=spread,
+            memory=spread,
+            key=WHOLE,
+            update=WHOLE,
+        )
+
+    def _on_devices(self, function, inputs, outputs):
+        # Not checked, because it is true by construction: what differs between devices meets in a mean.
+        return jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
 
     def _groups(self):
         """Returns the numbers [G] of this device's groups."""
@@ -245,5 +265,6 @@ class Learner:
         return (params, opt_state, stopped), parts | {"grad_norm": norm} | counts
 
 
-def _layout(world):
+def _parts(world):
+    """Returns how what the environments share lies on the devices."""
     return world._replace(bank=SPREAD, dynamics=WHOLE)

@@ -111,8 +111,8 @@ def train(
         if start:
             state = checkpointer.restore(jax.eval_shape(learner.init, world, key))
         else:
-            state = jax.jit(learner.init)(world, key)
-        update = jax.jit(learner.update, donate_argnums=0).lower(state, world).compile()
+            state = learner.init(world, key)
+        update = learner.update.lower(state, world).compile()
         evaluate = (
             jax.jit(partial(evaluate_policy, env))
             .lower(held_out, policy_of(state, env.policy_size))

@@ -182,8 +182,8 @@ def _side_by_side(jobs, workers):
             yield numbers[future], future.result()
     except BrokenProcessPool:
         raise UserError(
-            "a worker process died, perhaps for want of memory; finished shards are kept and the same command "
-            "goes on from there, with fewer workers or more memory"
+            "a worker process died, perhaps for want of memory; finished shards are kept, and the same "
+            "command goes on from there, with fewer workers or more memory"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -53,8 +53,8 @@ STOPPED_SPEED = 0.5
 
 _LOOK_AHEAD = 6.0  # m
 
-_HALF_WINDOW = 4
-"""Steps on each side in the Savitzky-Golay derivative (9 steps of 0.1 s, order 2)."""
+HALF_WINDOW = 0.4
+"""Seconds on each side in the Savitzky-Golay derivative (order 2)."""
 
 
 def runs(mask) -> list[slice]:
@@ -77,8 +77,8 @@ def measure_motion(x, y, yaw, speed, dt: float) -> dict[str, float]:
       velocity_error: largest difference between recorded speed and that of the positions (m/s).
     """
     yaw = np.unwrap(yaw)
-    half = max(1, round(_HALF_WINDOW * LOG_DT / dt))
-    accel, rate = _derivative(speed, half, dt), _derivative(yaw, half, dt)
+    half = max(1, round(HALF_WINDOW / dt))
+    accel, rate = derivative(speed, half, dt), derivative(yaw, half, dt)
     travelled = np.hypot(np.diff(x), np.diff(y))
     moving = speed > MOVING_SPEED
     central = np.hypot(x[2:] - x[:-2], y[2:] - y[:-2]) / (2 * dt)
@@ -123,8 +123,12 @@ def measure(scene: RawScene, run: slice) -> dict[str, float]:
     )
 
 
-def _derivative(values, half, dt):
-    """Slope of a least-squares parabola over `2 half + 1` samples; the ends repeat the nearest window."""
+def derivative(values, half, dt):
+    """Returns the slope of a least-squares parabola over `2 half + 1` samples; the ends repeat the nearest.
+
+    Args:
+      values: [n]. half: samples on each side. dt: sample interval (s).
+    """
     if len(values) <= 2 * half:
         return np.gradient(values, dt)
     offsets = np.arange(-half, half + 1)

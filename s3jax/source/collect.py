@@ -87,8 +87,9 @@ DEFAULT_MIX = (
     *_mix("random", "plane", 30.0, {"asphalt": 3, "wet": 1, "snow": 2, "ice": 1, "patchwork": 3}),
     *_mix("limit", "plane", 30.0, {"asphalt": 3, "wet": 1, "snow": 2, "patchwork": 1}),
     *_mix("random", "plane", 10.0, {"asphalt": 1, "snow": 1}, start_speed=(-6.0, -2.0), speed=(0.0, 6.0)),
+    *_mix("preview", "esses", 40.0, {"asphalt": 2, "wet": 1, "snow": 1}, noise=(0.0, 0.06)),
 )  # fmt: skip
-"""Half an hour and more of driving."""
+"""Half an hour and more of driving. `esses` is for evaluation: a distillation keeps it apart (`reserved`)."""
 
 
 class CollectConfig(Config):

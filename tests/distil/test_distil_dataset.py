@@ -16,6 +16,15 @@ def test_split_has_no_leak_and_does_not_depend_on_order(episodes):
     assert [{e.name for e in part} for part in other] != names
 
 
+def test_reserved_tracks_are_for_the_test_alone(episodes):
+    episodes = [e._replace(track="esses" if i < 3 else "putnam") for i, e in enumerate(episodes)]
+    split = dataset.split_episodes(episodes, 0.2, 0.2, reserved=("esses",))
+    without = dataset.split_episodes(episodes[3:], 0.2, 0.2)
+    assert [e.name for e in split.train] == [e.name for e in without.train]
+    assert {e.name for e in split.test} == {e.name for e in without.test + episodes[:3]}
+    assert dataset.tracks_of(split) == ["putnam"]
+
+
 def test_too_few_episodes_are_refused(episodes):
     with pytest.raises(FileError, match="too few"):
         dataset.split_episodes(episodes[:1], 0.2, 0.2)

@@ -33,6 +33,19 @@ def test_friction_told_wrong_is_worse_than_given(episodes):
     assert wrong > 1.2 * given
 
 
+def test_new_drives_and_new_tracks_are_told_apart(tmp_path, episodes):
+    model = make_dynamics({"kind": "bicycle"})
+    params = model.init(jax.random.key(0))
+    episodes = [e._replace(track="esses" if i < 4 else "putnam") for i, e in enumerate(episodes)]
+    apart = evaluate.evaluate(model, params, episodes, tracks=["putnam"])
+    row, alone = apart["open_loop"]["2"], evaluate.evaluate(model, params, episodes[:4])
+    assert row["new track"] == pytest.approx(alone["open_loop"]["2"]["all"])
+    assert row["new drive"]["starts"] + row["new track"]["starts"] == row["all"]["starts"]
+    assert "new drive" not in alone["open_loop"]["2"]
+    evaluate.write({"bicycle": apart}, tmp_path)
+    assert "new track, 5 s" in (tmp_path / "evaluation.md").read_text()
+
+
 def test_tables_and_json(tmp_path, episodes):
     results = {}
     for kind in ("bicycle", "single_track"):

@@ -43,7 +43,14 @@ def test_what_is_written(tmp_path, recordings):
     config = DistilConfig.parse(RECIPE)
     distil(config, recordings, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"bicycle.npz", "bicycle.csv", "config.yaml", "evaluation.json", "evaluation.md"}
+    assert names == {
+        "bicycle.npz",
+        "bicycle.csv",
+        "config.yaml",
+        "evaluation.json",
+        "evaluation.md",
+        "tensorboard",
+    }
     assert DistilConfig.load(tmp_path / "out" / "config.yaml") == config
     provenance = load_dynamics(tmp_path / "out" / "bicycle.npz")[2]["provenance"]
     names = provenance["episodes"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from s3jax.config import ConfigError
+from s3jax.curves import read_rows
 from s3jax.distil import dataset, train
 from s3jax.distil.config import DistilConfig
 from s3jax.distil.train import DivergedError
@@ -27,7 +28,7 @@ def run(config, episodes, directory, progress=silent):
     model = config.models[0].make()
     split = dataset.split_episodes(episodes, config.validation, config.test, config.seed)
     params = model.init(jax.random.key(config.seed))
-    return model, params, train.fit(model, params, config, split, directory, progress)
+    return model, params, train.fit(model, params, config, split, directory, directory / "curves", progress)
 
 
 def test_fitting_recovers_the_recorded_car(tmp_path, episodes):
@@ -72,6 +73,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_bit(tmp_path, episo
         np.testing.assert_array_equal(a, b)
     errors = [[row["validation_error"] for row in result.metrics] for result in (whole, parts)]
     assert errors[0] == errors[1]
+    assert [row["update"] for row in read_rows(tmp_path / "parts" / "curves.csv")] == [30, 60, 90]
 
 
 def test_divergence_says_where_and_keeps_the_last_good_state(tmp_path, episodes):

@@ -174,7 +174,11 @@ def test_a_simple_driver_completes_the_straights(world):
 
     episodes = jax.jit(lambda world: run_episodes(env, world, jnp.arange(3), act))(world)
     summary = summarise(episodes)
-    assert summary["completed"] == 1.0
+    assert summary["completed"] == 1.0 and summary["ended_end_of_log"] == 1.0
+    driven = np.asarray(episodes.active)
+    cross_track = np.asarray(episodes.error.cross_track)[driven]
+    assert float(summary["cross_track_rms"]) == pytest.approx(np.sqrt(np.mean(cross_track**2)), rel=1e-4)
+    assert 0 < summary["pedal_rate_rms"] <= 4.0  # the bound of the control's rate
     assert summary["cross_track_rms"] < 0.05
     assert summary["speed_rms"] < 1.5
     assert episodes.active.sum(0)[1] < episodes.active.sum(0)[0]

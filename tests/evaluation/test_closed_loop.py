@@ -69,15 +69,22 @@ def policy(observation):
 
 
 def test_the_driver_does_what_the_environment_does():
+    def act(observation, memory):
+        return policy(observation), memory
+
     reference = slalom()
     scenario = SimpleNamespace(dt=DT, reference=reference, friction=friction_map(1.0))
     bank = jax.tree.map(jnp.asarray, make_bank([scenario]))
     env, world = TrackingEnv(EnvConfig(), MODEL), World(bank, MODEL.init(jax.random.key(0)))
-    episodes = jax.jit(lambda world: run_episodes(env, world, jnp.arange(1), policy))(world)
+    episodes = jax.jit(lambda world: run_episodes(env, world, jnp.arange(1), act))(world)
     steps = int(episodes.active.sum())
 
     spec = SimpleNamespace(observation=env.config.observation, control_rate=env.config.control_rate, dt=DT)
-    numpy_policy = type("P", (), {"spec": spec, "__call__": lambda self, observation: policy(observation)})()
+    numpy_policy = type(
+        "P",
+        (),
+        {"spec": spec, "reset": lambda _: None, "__call__": lambda _, observation: policy(observation)},
+    )()
     driver = PolicyDriver(numpy_policy, reference)
     log = drive(
         DistilledCar(env, world), driver, reference, dt=DT, max_angle=0.6, half_width=3.0, max_time=20.0

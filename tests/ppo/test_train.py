@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from tiny_run import config, write_dynamics
@@ -39,6 +40,20 @@ def test_sigint_saves_and_the_run_can_go_on(tmp_path, dynamics):
     assert summary["updates"] == 4  # the signal came after update 3 was reported
     assert load_policy(tmp_path / "checkpoints", "latest")[1] == summary["updates"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory as Linux tells it")
+def test_memory_does_not_grow_with_the_updates(tmp_path, dynamics):
+    resident = {}
+
+    def measure(done, total, note=""):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident[done] = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    run = config("ppo.updates=1000", "log_every=10", "evaluate_every=100")
+    assert train(run, dynamics, tmp_path, measure)["finished"]
+    # A training state kept at every update would take more than 60 MiB.
+    assert resident[1000] - resident[200] < 20.0
 
 
 def test_a_finished_run_evaluates_to_what_it_reported(tmp_path, dynamics):

@@ -112,9 +112,7 @@ def test_each_part_is_split_and_no_id_is_on_both_sides(store, tmp_path):
 def test_filters_and_errors(store, tmp_path):
     slow = ScenarioSet(settings(store, only=["high_speed"], exclude=["hard_brake_rel"]), 0, DT)
     assert min(speeds(slow.bank())) == 16
-    with pytest.raises(
-        ConfigError, match="no scenario of 40 is left with only = u_turn; there are: mov"
-    ):
+    with pytest.raises(ConfigError, match="no scenario of 40 is left with only = u_turn; there are: mov"):
         ScenarioSet(settings(store, only=["u_turn"]), 0, DT)
     with pytest.raises(ConfigError, match="only = high_speed and exclude = moving, inconsistent;"):
         ScenarioSet(settings(store, only=["high_speed"], exclude=["moving", "inconsistent"]), 0, DT)
