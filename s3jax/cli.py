@@ -1,6 +1,7 @@
 """The `s3jax` command. Each sub-command imports only what it needs; `drive` and `report` never load JAX."""
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from s3jax import __version__
 from s3jax.cli_tools import add_configuration, add_tools
 from s3jax.compilation_cache import use_compilation_cache
 from s3jax.errors import UserError
-from s3jax.progress import bar
+from s3jax.progress import bar, silent
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--scenarios", action="append", default=[], metavar="FILE", help=womd)
     sub.add_argument("--profile", action="store_true", help="write a profile of a few updates to OUT/profile")
+    several = sub.add_argument_group(
+        "a run of several processes", "found by itself in SLURM, Open MPI and TPU slices"
+    )
+    several.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0 (S3JAX_COORDINATOR)")
+    several.add_argument("--processes", type=int, metavar="N", help="how many there are (S3JAX_PROCESSES)")
+    several.add_argument("--process", type=int, metavar="I", help="which this is, from 0 (S3JAX_PROCESS)")
 
     sub = command(
         "evaluate", _evaluate, "drive held-out scenarios inside the distilled model", configured=False
@@ -114,13 +121,18 @@ def _distil(args):
 
 
 def _train(args):
+    from s3jax.ppo.devices import start_processes
+
+    first = start_processes(args.coordinator, args.processes, args.process) == 0
     from s3jax.dynamics.store import PRETRAINED
     from s3jax.ppo.train import TrainConfig, train
 
     files = [f"scenarios.files={args.scenarios}"] if args.scenarios else []
     config = TrainConfig.load(args.config, [*args.overrides, *files])
-    with bar("train", "update") as progress:
+    with bar("train", "update") if first else contextlib.nullcontext(silent) as progress:
         summary = train(config, args.dynamics or PRETRAINED, args.out, progress, args.profile)
+    if not first:
+        return
     state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]
     print(
         f"{state} after {summary['updates']} updates, {summary['env_steps']:,} steps; "

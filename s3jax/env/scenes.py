@@ -1,11 +1,15 @@
 """Scenes for worlds of several cars: each road user of a scenario becomes a reference. NumPy."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from s3jax.config import ConfigError
+from s3jax.scenarios.bank import BankShape, ScenarioBank, fill_bank
+from s3jax.scenarios.load import load_scenarios
 from s3jax.scenarios.scenario import Scenario
+from s3jax.scenarios.stream import ScenarioConfig, ScenarioSet
 from s3jax.scenarios.tags import runs
 from s3jax.spatial.reference import STANDSTILL_SPEED, make_reference
 
@@ -78,6 +82,44 @@ def group_by_scene(scenarios: list[Scenario], cars: int) -> list[Scenario]:
             "take scenes with more traffic"
         )
     return rows
+
+
+class TrafficSet(ScenarioSet):
+    """The scenes that a configuration names, does not filter out, and that have enough traffic; in memory.
+
+    Attributes:
+      ids, part, shape: as in `ScenarioSet`, of the scenes; all are of one part.
+    """
+
+    def __init__(self, config: ScenarioConfig, cars: int, dt: float):
+        """Loads the scenes.
+
+        Args:
+          config: which; the procedural tasks, which have no other road users, do not take part.
+          cars: per world.
+          dt: sample interval of the references (s).
+
+        Raises:
+          ConfigError: if no file is named, for an unknown tag, or if no scene is left.
+          FileError: if a file cannot be used.
+        """
+        if not config.files:
+            raise ConfigError(
+                f"env.cars = {cars}: name scenes with other road users, scenarios.files=[FILE, ...]; "
+                "`s3jax scenarios generate` makes some"
+            )
+        scenes = load_scenarios(config.files, dt, only=config.only, exclude=config.exclude)
+        rows = group_by_scene(scenes, cars)
+        tasks = [(row.reference, row.friction) for row in rows]
+        self._tasks = [tasks[i : i + cars] for i in range(0, len(tasks), cars)]
+        self.ids = np.array([row.id for row in rows[::cars]], "S48")
+        self.part = np.zeros(len(self.ids), int)
+        self.shape = BankShape.of(tasks)
+
+    def bank(self, indices: Iterable[int] | None = None) -> ScenarioBank:
+        """Returns a bank, in NumPy, of the scenes of `indices`, or of all: `cars` rows for each."""
+        indices = range(len(self)) if indices is None else indices
+        return fill_bank([task for i in indices for task in self._tasks[i]], self.shape)
 
 
 def _distance(log):

@@ -39,7 +39,7 @@ def place(mesh: Mesh, local, spec: PartitionSpec):
 
 def start_processes(
     coordinator: str | None = None, processes: int | None = None, process: int | None = None
-) -> None:
+) -> int:
     """Joins this process to a run of several; does nothing in a run of one. Comes before any use of JAX.
 
     Tasks of SLURM or Open MPI and hosts of a TPU slice find one another by themselves. Others are told by
@@ -49,6 +49,9 @@ def start_processes(
       coordinator: host:port of process 0.
       processes: how many there are.
       process: which of them this is, from 0.
+
+    Returns:
+      The number of this process.
 
     Raises:
       ConfigError: if only some of the three are given, or the others cannot be reached.
@@ -61,7 +64,7 @@ def start_processes(
     if all(value is None for value in told):
         if _in_cluster():
             _initialise()
-        return
+        return jax.process_index()
     if any(value is None for value in told):
         raise ConfigError(
             "a run of several processes needs all of --coordinator HOST:PORT, --processes and --process"
@@ -69,6 +72,7 @@ def start_processes(
     if not 0 <= told[2] < told[1]:
         raise ConfigError(f"--process {told[2]} is not one of {told[1]} processes, counted from 0")
     _initialise(coordinator_address=told[0], num_processes=told[1], process_id=told[2])
+    return told[2]
 
 
 def _in_cluster() -> bool:

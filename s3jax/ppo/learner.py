@@ -130,6 +130,26 @@ class Learner:
         outputs = self.shardings, NamedSharding(self.mesh, WHOLE)
         return jax.jit(update, donate_argnums=0, out_shardings=outputs)
 
+    @cached_property
+    def restart(self):
+        """`restart(state, world) -> TrainState`, jitted: new episodes everywhere, for another bank."""
+
+        def restart(state, world):
+            function = self._restart if self.seeds is None else jax.vmap(self._restart, (0, None))
+            return self._on_devices(function, (self._layout, _parts(world)), self._layout)(state, world)
+
+        return jax.jit(restart, donate_argnums=0, out_shardings=self.shardings)
+
+    def abstract(self, world, key) -> TrainState:
+        """Returns shapes, types and shardings of the training state, for a checkpoint to be restored into."""
+        return jax.tree.map(
+            lambda sharding, leaves: jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), leaves
+            ),
+            self.shardings,
+            jax.eval_shape(self.init, world, key),
+        )
+
     @property
     def shardings(self) -> TrainState:
         """Where the training state lies; a prefix of its tree."""
@@ -164,11 +184,7 @@ class Learner:
 
     def _init(self, world, key):
         key, params_key, reset_key = jax.random.split(key, 3)
-        num_envs, ids = self.config.num_envs // self.mesh.size, self._groups()
-        keys = reset_keys(group_keys(reset_key, ids), num_envs)
-        part = jnp.repeat(jnp.arange(len(ids)), num_envs // len(ids))
-        env_state, observation = self.env.reset_many(world, keys, part, len(ids))
-        memory = self.network.initial_memory(num_envs)
+        env_state, observation, memory = self._begin(world, reset_key)
         params = self.network.init(params_key, observation, memory)
         state = TrainState(
             params=params,
@@ -181,6 +197,19 @@ class Learner:
             update=jnp.zeros((), jnp.int32),
         )
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), state)
+
+    def _restart(self, state, world):
+        key, reset_key = jax.random.split(state.key)
+        env_state, observation, memory = self._begin(world, reset_key)
+        return state.replace(env_state=env_state, observation=observation, memory=memory, key=key)
+
+    def _begin(self, world, key):
+        """Returns the environments of this device at the start of episodes, and the policy's memory."""
+        num_envs, ids = self.config.num_envs // self.mesh.size, self._groups()
+        keys = reset_keys(group_keys(key, ids), num_envs)
+        part = jnp.repeat(jnp.arange(len(ids)), num_envs // len(ids))
+        env_state, observation = self.env.reset_many(world, keys, part, len(ids))
+        return env_state, observation, self.network.initial_memory(num_envs)
 
     def _update(self, state, world):
         config, ids = self.config, self._groups()

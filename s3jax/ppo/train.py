@@ -6,6 +6,7 @@ goes on with it, to the bit.
 """
 
 import contextlib
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -14,40 +15,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from filelock import FileLock, Timeout
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pydantic import Field
 
 from s3jax.archive import atomic_path
 from s3jax.config import Config, ConfigError
 from s3jax.curves import Curves
 from s3jax.dynamics.store import check_compatible, load_dynamics
-from s3jax.env import EnvConfig, TrackingEnv, World
-from s3jax.env.episodes import run_episodes, summarise
+from s3jax.env import EnvConfig, TrackingEnv, TrafficEnv, World
+from s3jax.env.episodes import Episodes, run_episodes, summarise
+from s3jax.env.scenes import TrafficSet
 from s3jax.ppo.checkpoints import METRIC, Checkpointer, load_policy
 from s3jax.ppo.config import PPOConfig
+from s3jax.ppo.devices import AXIS, SPREAD, WHOLE, make_mesh, place
 from s3jax.ppo.guards import COUNTS, check_finite, explained
 from s3jax.ppo.learner import Learner
 from s3jax.ppo.policy import initial_memory, mean_action, policy_of
 from s3jax.ppo.stop import StopSignal
 from s3jax.ppo.trace import Trace
 from s3jax.progress import Progress, silent
-from s3jax.scenarios.bank import make_bank
-from s3jax.scenarios.load import load_scenarios
-from s3jax.scenarios.procedural import ProceduralConfig, generate
-from s3jax.scenarios.tags import select, table
+from s3jax.scenarios.stream import ScenarioConfig, ScenarioSet, ScenarioStream
 from s3jax.viz.training import LivePicture
 from s3jax.weights_and_biases import start_run
-
-
-class ScenarioConfig(Config):
-    """Which scenarios to train and evaluate on."""
-
-    files: tuple[str, ...] = Field(
-        (), description="WOMD files, patterns or stores, added to the procedural scenarios"
-    )
-    procedural: ProceduralConfig = ProceduralConfig()
-    only: tuple[str, ...] = Field((), description="keep scenarios with at least one of these tags")
-    exclude: tuple[str, ...] = Field((), description="drop scenarios with any of these tags")
-    held_out: float = Field(0.1, gt=0, lt=1, description="share kept for evaluation")
 
 
 class TrainConfig(Config):
@@ -82,7 +72,8 @@ def train(
 
     Returns:
       A summary: `finished`, `updates` and `env_steps` in all; `compile_seconds`, `train_seconds`,
-      `steps_per_second` and `profiled` of this call; `held_out`, the last metrics on held-out scenarios.
+      `steps_per_second` and `profiled` of this call; `held_out`, the last metrics on held-out scenarios,
+      of process 0 only, which alone writes curves.
 
     Raises:
       FileError: if the dynamics or a scenario file cannot be used, the folder cannot be written, or its
@@ -96,28 +87,27 @@ def train(
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(StopSignal())
         stack.enter_context(explained(directory))
-        env, world, held_out = build(config, dynamics_path)
-        stack.enter_context(_claim(directory, config, Path(dynamics_path).read_bytes()))
+        mesh, first = make_mesh(), jax.process_index() == 0
+        env, worlds = build(config, dynamics_path, mesh)
+        if first:
+            stack.enter_context(_claim(directory, config, Path(dynamics_path).read_bytes()))
         checkpointer = stack.enter_context(Checkpointer(directory / "checkpoints"))
         start = checkpointer.latest() or 0
-        curves = stack.enter_context(_curves(directory, config, start))
-        picture = LivePicture(directory / "curves.png", directory / "metrics.csv")
-        trace = stack.enter_context(Trace(directory / "profile", start)) if profile else None
+        if first:
+            curves = stack.enter_context(_curves(directory, config, start))
+            picture = LivePicture(directory / "curves.png", directory / "metrics.csv")
+        trace = stack.enter_context(Trace(directory / "profile", start)) if profile and first else None
 
         stop.hold()
         progress(start, config.ppo.updates, "compiling")
         clock = time.perf_counter()
-        learner, key = Learner(config.ppo, env), jax.random.key(config.seed)
-        if start:
-            state = checkpointer.restore(jax.eval_shape(learner.init, world, key))
-        else:
-            state = learner.init(world, key)
+        learner, key = Learner(config.ppo, env, mesh), jax.random.key(config.seed)
+        number = worlds.number(max(start - 1, 0))
+        world = worlds.train(number)
+        state = checkpointer.restore(learner.abstract(world, key)) if start else learner.init(world, key)
         update = learner.update.lower(state, world).compile()
-        evaluate = (
-            jax.jit(partial(evaluate_policy, env))
-            .lower(held_out, policy_of(state, env.policy_size))
-            .compile()
-        )
+        policy = policy_of(state, env.policy_size)
+        evaluate = _evaluator(env, mesh).lower(worlds.held_out, policy).compile()
         compile_seconds = time.perf_counter() - clock
         stop.end_if_requested()
         progress(start, config.ppo.updates, "training")
@@ -126,28 +116,34 @@ def train(
         done = logged = start
         counts, last = dict.fromkeys(COUNTS, 0.0), start == config.ppo.updates
         while not last:
+            if worlds.number(done) != number:
+                number = worlds.number(done)
+                world = worlds.train(number)
+                state = learner.restart(state, world)
             state, metrics = update(state, world)
             done += 1
             counts = {name: count + metrics[name] for name, count in counts.items()}
             if trace:
                 trace.after(done, metrics)
-            last = done == config.ppo.updates or stop.requested
+            last = done == config.ppo.updates or _agreed(stop, done % config.log_every == 0)
             evaluates = last or done % config.evaluate_every == 0
             if not evaluates and done % config.log_every:
                 continue
             row = {"update": done, "env_steps": done * steps_per_update} | _fetch(metrics | counts)
             if evaluates:
                 policy = policy_of(state, env.policy_size)
-                measured = _fetch(evaluate(held_out, policy))
+                measured = _fetch(evaluate(worlds.held_out, policy))
                 row |= {f"held_out/{name}": value for name, value in measured.items()}
             check_finite(row, directory, checkpointer.latest() or 0)
             row["env/return"] = _return_per_episode(row, steps_per_update)
             row["steps_per_second"] = (done - logged) * steps_per_update / (time.perf_counter() - clock)
             clock, logged, counts = time.perf_counter(), done, dict.fromkeys(COUNTS, 0.0)
-            curves.append(row)  # before the checkpoint, so that a run that goes on from it lacks no row
+            if first:  # before the checkpoint, so that a run that goes on from it lacks no row
+                curves.append(row)
             if evaluates:
                 checkpointer.save(done, state, policy, measured[METRIC])
-                picture.update(last)
+                if first:
+                    picture.update(last)
             progress(done, config.ppo.updates, _note(row))
         train_seconds = time.perf_counter() - began
         return {
@@ -158,12 +154,37 @@ def train(
             "train_seconds": train_seconds,
             "steps_per_second": (done - start) * steps_per_update / train_seconds,
             "profiled": bool(trace and trace.finish()),
-            "held_out": curves.last("held_out/"),
+            "held_out": curves.last("held_out/") if first else {},
         }
 
 
-def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, World, World]:
-    """Returns the environment, the world to train in and the world of held-out scenarios.
+class Worlds:
+    """The worlds of a run on its devices.
+
+    Attributes:
+      held_out: scenarios for evaluation.
+    """
+
+    def __init__(self, stream: ScenarioStream, dynamics, mesh: Mesh):
+        """Puts the dynamics parameters and the held-out scenarios on the devices of a mesh."""
+        self._stream, self._mesh = stream, mesh
+        self._dynamics = place(mesh, dynamics, WHOLE)
+        self.held_out = self._world(stream.held_out)
+
+    def number(self, update: int) -> int:
+        """Returns which world update number `update`, from 0, is trained in."""
+        return self._stream.interval(update)
+
+    def train(self, number: int) -> World:
+        """Returns a world to train in."""
+        return self._world(self._stream.bank(number))
+
+    def _world(self, bank):
+        return World(place(self._mesh, bank, SPREAD), self._dynamics)
+
+
+def build(config: TrainConfig, dynamics_path: str | Path, mesh: Mesh) -> tuple[TrackingEnv, Worlds]:
+    """Returns the environment and the worlds to train and to evaluate in.
 
     Raises:
       FileError: if the dynamics or a scenario file cannot be used.
@@ -173,31 +194,49 @@ def build(config: TrainConfig, dynamics_path: str | Path) -> tuple[TrackingEnv, 
     model, dynamics, header = load_dynamics(dynamics_path)
     check_compatible(header, model.dt, dynamics_path)
     if config.env.kind == "waymax":
-        from s3jax.waymax.stage import build_in_waymax  # needs Waymax
+        from s3jax.waymax.env import WaymaxEnv  # needs Waymax
+        from s3jax.waymax.scenes import SceneSet
 
-        return build_in_waymax(config, model, dynamics)
-    scenarios = generate(config.scenarios.procedural, config.seed, model.dt)
-    if config.scenarios.files:
-        scenarios = scenarios + load_scenarios(config.scenarios.files, model.dt)
-    kept = select(table(scenarios), config.scenarios.only, config.scenarios.exclude)
-    scenarios = [scenario for scenario, keep in zip(scenarios, kept, strict=True) if keep]
-    count = round(len(scenarios) * config.scenarios.held_out)
-    if not 0 < count < len(scenarios):
-        raise ConfigError(
-            f"{len(scenarios)} scenarios cannot be split with held_out = {config.scenarios.held_out}; "
-            "raise scenarios.procedural.count or name more files"
-        )
-    order = np.random.default_rng(config.seed).permutation(len(scenarios))
-    held_out, train = (make_bank([scenarios[i] for i in part]) for part in np.split(order, [count]))
-    env = TrackingEnv(config.env, model)
-    return env, *(World(jax.tree.map(jnp.asarray, bank), dynamics) for bank in (train, held_out))
+        env = WaymaxEnv(config.env, model)
+        scenarios = SceneSet(config.scenarios, config.env.waymax, model.dt)
+    elif config.env.cars > 1:
+        env = TrafficEnv(config.env, model)
+        scenarios = TrafficSet(config.scenarios, config.env.cars, model.dt)
+    else:
+        env = TrackingEnv(config.env, model)
+        scenarios = ScenarioSet(config.scenarios, config.seed, model.dt)
+    stream = ScenarioStream(
+        scenarios, config.scenarios, config.seed, config.ppo.groups, jax.process_index(), jax.process_count()
+    )
+    return env, Worlds(stream, dynamics, mesh)
 
 
-def evaluate_policy(env: TrackingEnv, world: World, policy: dict) -> dict:
-    """Drives every scenario of a world with a policy's mean action; returns scalar metrics."""
-    scenarios = jnp.arange(world.bank.size.shape[0])
-    memory = initial_memory(policy, len(scenarios))
-    return summarise(run_episodes(env, world, scenarios, partial(mean_action, policy), memory))
+def evaluate_policy(env: TrackingEnv, mesh: Mesh, world: World, policy: dict) -> dict:
+    """Drives every scenario of a world with a policy's mean action; returns scalar metrics.
+
+    Each device drives the scenarios that lie on it.
+    """
+
+    def drive(world, policy):
+        scenarios = jnp.arange(world.bank.size.shape[0])
+        memory = initial_memory(policy, len(scenarios))
+        *episodes, _ = run_episodes(env, world, scenarios, partial(mean_action, policy), memory)
+        return tuple(episodes)
+
+    steps = PartitionSpec(None, AXIS)
+    drive = jax.shard_map(
+        drive,
+        mesh=mesh,
+        in_specs=(World(SPREAD, WHOLE), WHOLE),
+        out_specs=(steps, steps, steps, SPREAD, SPREAD),
+        check_vma=False,
+    )
+    return summarise(Episodes(*drive(world, policy), env.model.dt))
+
+
+def _evaluator(env, mesh):
+    """Returns `evaluate_policy` as a function of world and policy, jitted."""
+    return jax.jit(partial(evaluate_policy, env, mesh), out_shardings=NamedSharding(mesh, WHOLE))
 
 
 def evaluate_run(directory: str | Path, which: str = "best") -> dict:
@@ -215,8 +254,10 @@ def evaluate_run(directory: str | Path, which: str = "best") -> dict:
     """
     directory = Path(directory)
     policy, update = load_policy(directory / "checkpoints", which)
-    env, _, held_out = build(TrainConfig.load(directory / "config.yaml"), directory / "dynamics.npz")
-    return {"update": update} | _fetch(jax.jit(partial(evaluate_policy, env))(held_out, policy))
+    config = TrainConfig.load(directory / "config.yaml")
+    mesh = make_mesh(jax.devices()[: math.gcd(config.ppo.groups, jax.device_count())])
+    env, worlds = build(config, directory / "dynamics.npz", mesh)
+    return {"update": update} | _fetch(_evaluator(env, mesh)(worlds.held_out, policy))
 
 
 @contextlib.contextmanager
@@ -240,6 +281,13 @@ def _claim(directory: Path, config: TrainConfig, dynamics: bytes):
                 temporary.write_bytes(dynamics)
             config.save(settings)
         yield
+
+
+def _agreed(stop: StopSignal, together: bool) -> bool:
+    """Whether a signal has come to any process; several only ask one another when they are `together`."""
+    if jax.process_count() == 1:
+        return stop.requested
+    return together and bool(np.any(multihost_utils.process_allgather(np.array(stop.requested))))
 
 
 def _curves(directory: Path, config: TrainConfig, start: int) -> Curves:

@@ -154,32 +154,31 @@ class ScenarioStream:
 
     def __init__(
         self,
+        scenarios: ScenarioSet,
         config: ScenarioConfig,
         seed: int,
-        dt: float,
         multiple: int = 1,
         process: int = 0,
         processes: int = 1,
     ):
-        """Opens the scenarios and splits them.
+        """Splits the scenarios.
 
         Args:
-          config: the scenarios.
-          seed: of the procedural scenarios, the split and the banks.
-          dt: sample interval of the references (s).
+          scenarios: all of them, train and held-out.
+          config: the share that is held out and the size of a bank.
+          seed: of the split and the banks.
           multiple: the global number of scenarios in a bank is a multiple of this, as is that of the held-out
             ones; itself a multiple of `processes`.
           process: number of this process, from 0.
           processes: number of processes.
 
         Raises:
-          FileError: if a file or store cannot be used.
-          ConfigError: for an unknown tag, or if too few scenarios are left.
+          ConfigError: if there are too few scenarios.
         """
         if multiple % processes:
             raise ValueError(f"multiple {multiple} is not a multiple of {processes} processes")
-        self._set = ScenarioSet(config, seed, dt)
-        train, held_out = self._set.split(config.held_out, seed)
+        self._set = scenarios
+        train, held_out = scenarios.split(config.held_out, seed)
         if min(len(train), len(held_out)) < processes:
             raise ConfigError(
                 f"{len(train)} train and {len(held_out)} held-out scenarios are too few for {processes} "

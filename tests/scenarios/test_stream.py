@@ -35,6 +35,10 @@ def settings(files, count=0, **values):
     return ScenarioConfig.parse({"files": files, "procedural": {"count": count}} | values)
 
 
+def open_stream(config, seed, *args, **options):
+    return ScenarioStream(ScenarioSet(config, seed, DT), config, seed, *args, **options)
+
+
 def speeds(bank):
     """The speeds (m/s) of the scenes in a bank, which tell them apart."""
     return np.round(bank.samples.reshape(len(bank.size), -1, 5)[:, 0, 3]).astype(int).tolist()
@@ -42,7 +46,7 @@ def speeds(bank):
 
 def test_banks_visit_every_scenario_have_one_shape_and_repeat_with_seed_and_number(store):
     config = settings(store, bank=9, held_out=0.1, resample_every=20)
-    stream = ScenarioStream(config, 3, DT)
+    stream = open_stream(config, 3)
     assert (stream.scenarios, stream.count) == (36, 9)
     banks = [stream.bank(number) for number in range(8)]
     visits = list(itertools.chain(*map(speeds, banks)))
@@ -51,33 +55,33 @@ def test_banks_visit_every_scenario_have_one_shape_and_repeat_with_seed_and_numb
     assert sorted(visits[:36] + held) == list(range(1, 41)) and visits[:36] != visits[36:]
     assert len({tuple(field.shape for field in bank) for bank in banks}) == 1
     # A run that goes on asks for a later bank first.
-    again = ScenarioStream(config, 3, DT)
+    again = open_stream(config, 3)
     for number in (5, 6, 2):
         for one, two in zip(again.bank(number), banks[number], strict=True):
             np.testing.assert_array_equal(one, two)
     assert [stream.interval(update) for update in (0, 19, 20, 59, 60)] == [0, 0, 1, 2, 3]
-    assert speeds(ScenarioStream(config, 4, DT).bank(0)) != visits[:9]
+    assert speeds(open_stream(config, 4).bank(0)) != visits[:9]
 
 
 def test_what_fits_is_one_bank(store):
     for bank in (0, 36, 99):
-        stream = ScenarioStream(settings(store, bank=bank), 0, DT)
+        stream = open_stream(settings(store, bank=bank), 0)
         assert stream.count == 36 and stream.interval(10**6) == 0
         assert sorted(speeds(stream.bank(0)) + speeds(stream.held_out)) == list(range(1, 41))
 
 
 def test_counts_are_rounded_up_to_a_multiple(store):
-    stream = ScenarioStream(settings(store), 0, DT, multiple=8)
+    stream = open_stream(settings(store), 0, multiple=8)
     assert stream.count == 40 and len(set(speeds(stream.bank(0)))) == 36
     assert len(stream.held_out.size) == 8 and len(set(speeds(stream.held_out))) == 4
-    assert ScenarioStream(settings(store, bank=9), 0, DT, multiple=4).count == 12
+    assert open_stream(settings(store, bank=9), 0, multiple=4).count == 12
 
 
 def test_processes_share_the_scenarios(store):
     for bank in (0, 12):
         config = settings(store, bank=bank)
-        whole = ScenarioStream(config, 0, DT)
-        shares = [ScenarioStream(config, 0, DT, 6, process, 3) for process in range(3)]
+        whole = open_stream(config, 0)
+        shares = [open_stream(config, 0, 6, process, 3) for process in range(3)]
         assert {share.count for share in shares} == {bank or 36}
         held = [set(speeds(share.held_out)) for share in shares]
         assert set.union(*held) == set(speeds(whole.held_out)) and sum(map(len, held)) == 4
@@ -87,9 +91,9 @@ def test_processes_share_the_scenarios(store):
             seen = list(itertools.chain(*parts))
             assert len(set(seen)) == len(seen) and not set(seen) & set(speeds(whole.held_out))
     with pytest.raises(ConfigError, match="too few for 5 processes"):
-        ScenarioStream(config, 0, DT, 5, 0, 5)
+        open_stream(config, 0, 5, 0, 5)
     with pytest.raises(ValueError, match="not a multiple of 2 processes"):
-        ScenarioStream(config, 0, DT, 3, 0, 2)
+        open_stream(config, 0, 3, 0, 2)
 
 
 def test_each_part_is_split_and_no_id_is_on_both_sides(store, tmp_path):
@@ -121,7 +125,7 @@ def test_filters_and_errors(store, tmp_path):
     with pytest.raises(ConfigError, match=r"procedural\.count is 0 and scenarios\.files is empty"):
         ScenarioSet(settings([]), 0, DT)
     with pytest.raises(ConfigError, match="1 scenarios cannot be split"):
-        ScenarioStream(settings([], count=1), 0, DT)
+        open_stream(settings([], count=1), 0)
     with pytest.raises(FileError, match=r"built with dt = 0\.05 s, 0\.1 s is needed"):
         ScenarioSet(settings(store), 0, 0.1)
     write_records(tmp_path / "empty", [])
