@@ -131,8 +131,13 @@ def _train(args):
     config = TrainConfig.load(args.config, [*args.overrides, *files])
     with bar("train", "update") if first else contextlib.nullcontext(silent) as progress:
         summary = train(config, args.dynamics or PRETRAINED, args.out, progress, args.profile)
-    if not first:
-        return
+    if first:
+        _print_training(args, summary)
+    if not summary["finished"]:
+        raise KeyboardInterrupt
+
+
+def _print_training(args, summary):
     state, error = "finished" if summary["finished"] else "stopped", summary["held_out"]["cross_track_rms"]
     print(
         f"{state} after {summary['updates']} updates, {summary['env_steps']:,} steps; "
@@ -145,8 +150,6 @@ def _train(args):
     )
     if args.profile:
         print(_profile_hint(args.out / "profile", summary["profiled"]))
-    if not summary["finished"]:
-        raise KeyboardInterrupt
 
 
 def _profile_hint(directory, written):

@@ -25,6 +25,10 @@ def add_tools(commands) -> None:
     sub.add_argument("--limit", type=int, default=10, help="most scenes to draw (default 10)")
     sub = _action(actions, "stats", _scenarios_stats, "tabulate and draw tags and distributions")
     _add_files(sub, Path("runs/scenarios.png"))
+    sub = _action(actions, "compare", _scenarios_compare, "how alike the driving in two sets is")
+    sub.add_argument("first", metavar="REFERENCE", help="file, quoted pattern, name@shards or store")
+    sub.add_argument("second", metavar="OTHER", help="the set that is held against it")
+    sub.add_argument("--out", type=Path, default=Path("runs/compare.png"))
     sub = _action(actions, "build", _scenarios_build, "convert files to a store, once")
     _add_files(sub, Path("runs/scenarios"))
     sub.add_argument("--strict", action="store_true", help="stop at the first bad record")
@@ -121,6 +125,16 @@ def _scenarios_stats(args):
     numbers = tags.table(load_scenarios(args.files))
     print(stats.tabulate(numbers))
     stats.plot(numbers, args.out)
+    print(args.out)
+
+
+def _scenarios_compare(args):
+    from s3jax.scenarios import compare
+    from s3jax.scenarios.load import load_scenarios
+
+    first, second = (compare.samples(load_scenarios(pattern)) for pattern in (args.first, args.second))
+    print(compare.tabulate_distances(compare.distances(first, second)))
+    compare.plot_channels({args.first: first, args.second: second}, args.out)
     print(args.out)
 
 

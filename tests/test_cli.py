@@ -27,6 +27,7 @@ from s3jax.config import ConfigError
         (["drive", "absent.npz"], "absent.npz: no such file"),
         (["report", "absent"], "absent"),
         (["scenarios", "show", "absent.tfrecord"], "absent.tfrecord"),
+        (["scenarios", "compare", "absent.tfrecord", "absent"], "absent.tfrecord"),
         (["recordings", "info", "absent.rec"], "absent.rec"),
         (["bench", "dynamics", "absent.npz"], "absent.npz: no such file"),
     ],

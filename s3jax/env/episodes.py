@@ -20,7 +20,6 @@ class Episodes(NamedTuple):
       control: [T, N, 2] steer and pedal.
       ended: name -> [N] whether the episode ended in this way (`s3jax.env.tracking.Step`).
       terminated: [N] whether it failed.
-      dt: control step (s).
     """
 
     active: jax.Array
@@ -28,7 +27,6 @@ class Episodes(NamedTuple):
     control: jax.Array
     ended: dict
     terminated: jax.Array
-    dt: float
 
 
 def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable, memory=None) -> Episodes:
@@ -58,11 +56,11 @@ def run_episodes(env: TrackingEnv, world: World, scenarios, act: Callable, memor
     _, out = jax.lax.scan(body, carry, length=env.config.termination.steps)
     active, error, control, ended, failed = out
     ended, failed = jax.tree.map(lambda flag: jnp.any(flag, axis=0), (ended, failed))
-    return Episodes(active, error, control, ended, failed, env.model.dt)
+    return Episodes(active, error, control, ended, failed)
 
 
-def summarise(episodes: Episodes) -> dict:
-    """Returns scalar metrics by name.
+def summarise(episodes: Episodes, dt: float) -> dict:
+    """Returns scalar metrics by name, for a control step of `dt` (s).
 
     They are `tracking_metrics` over all steps driven; `completed`, the share of episodes that did not
     fail; and `ended_<way>`, the share that ended in each way.
@@ -72,4 +70,4 @@ def summarise(episodes: Episodes) -> dict:
     )
     ended = {f"ended_{name}": jnp.mean(flag) for name, flag in episodes.ended.items()}
     completed = {"completed": 1.0 - jnp.mean(episodes.terminated)}
-    return tracking_metrics(*by_episode, episodes.dt, pooled=True) | completed | ended
+    return tracking_metrics(*by_episode, dt, pooled=True) | completed | ended

@@ -25,6 +25,18 @@ def make_mesh(devices=None) -> Mesh:
     return Mesh(np.array(devices), (AXIS,), axis_types=(AxisType.Auto,))
 
 
+def check_groups(groups: int, mesh: Mesh) -> None:
+    """Checks that groups of environments can be spread evenly over the devices.
+
+    Raises:
+      ConfigError: with the remedy.
+    """
+    if groups % mesh.size:
+        raise ConfigError(
+            f"ppo.groups = {groups} cannot be spread over {mesh.size} devices; make it a multiple of them"
+        )
+
+
 def place(mesh: Mesh, local, spec: PartitionSpec):
     """Puts a pytree of arrays on the devices.
 

@@ -16,9 +16,8 @@ import optax
 from flax import struct
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from s3jax.config import ConfigError
 from s3jax.ppo.config import PPOConfig
-from s3jax.ppo.devices import AXIS, SPREAD, WHOLE, make_mesh
+from s3jax.ppo.devices import AXIS, SPREAD, WHOLE, check_groups, make_mesh
 from s3jax.ppo.gae import gae
 from s3jax.ppo.loss import Batch, loss
 from s3jax.ppo.networks import ActorCritic
@@ -73,11 +72,7 @@ class Learner:
     seeds: int | None = None
 
     def __post_init__(self):
-        if self.config.groups % self.mesh.size:
-            raise ConfigError(
-                f"ppo.groups = {self.config.groups} cannot be spread over {self.mesh.size} devices; "
-                "make it a multiple of them"
-            )
+        check_groups(self.config.groups, self.mesh)
 
     @property
     def network(self) -> ActorCritic:

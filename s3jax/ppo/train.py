@@ -28,7 +28,7 @@ from s3jax.env.episodes import Episodes, run_episodes, summarise
 from s3jax.env.scenes import TrafficSet
 from s3jax.ppo.checkpoints import METRIC, Checkpointer, load_policy
 from s3jax.ppo.config import PPOConfig
-from s3jax.ppo.devices import AXIS, SPREAD, WHOLE, make_mesh, place
+from s3jax.ppo.devices import AXIS, SPREAD, WHOLE, check_groups, make_mesh, place
 from s3jax.ppo.guards import COUNTS, check_finite, explained
 from s3jax.ppo.learner import Learner
 from s3jax.ppo.policy import initial_memory, mean_action, policy_of
@@ -188,9 +188,10 @@ def build(config: TrainConfig, dynamics_path: str | Path, mesh: Mesh) -> tuple[T
 
     Raises:
       FileError: if the dynamics or a scenario file cannot be used.
-      ConfigError: if no scenario would be left in either world.
+      ConfigError: if no scenario would be left in either world, or the devices do not fit `ppo.groups`.
       WaymaxError: for `env=waymax`, if Waymax is not installed.
     """
+    check_groups(config.ppo.groups, mesh)
     model, dynamics, header = load_dynamics(dynamics_path)
     check_compatible(header, model.dt, dynamics_path)
     if config.env.kind == "waymax":
@@ -220,18 +221,17 @@ def evaluate_policy(env: TrackingEnv, mesh: Mesh, world: World, policy: dict) ->
     def drive(world, policy):
         scenarios = jnp.arange(world.bank.size.shape[0])
         memory = initial_memory(policy, len(scenarios))
-        *episodes, _ = run_episodes(env, world, scenarios, partial(mean_action, policy), memory)
-        return tuple(episodes)
+        return run_episodes(env, world, scenarios, partial(mean_action, policy), memory)
 
     steps = PartitionSpec(None, AXIS)
     drive = jax.shard_map(
         drive,
         mesh=mesh,
         in_specs=(World(SPREAD, WHOLE), WHOLE),
-        out_specs=(steps, steps, steps, SPREAD, SPREAD),
+        out_specs=Episodes(steps, steps, steps, SPREAD, SPREAD),
         check_vma=False,
     )
-    return summarise(Episodes(*drive(world, policy), env.model.dt))
+    return summarise(drive(world, policy), env.model.dt)
 
 
 def _evaluator(env, mesh):

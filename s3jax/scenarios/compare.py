@@ -9,7 +9,7 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import wasserstein_distance
 
 from s3jax.archive import atomic_path
-from s3jax.scenarios.tags import HALF_WINDOW, derivative
+from s3jax.scenarios.tags import HALF_WINDOW, MOVING_SPEED, derivative
 
 CHANNELS = {
     "speed": "speed (m/s)",
@@ -18,14 +18,11 @@ CHANNELS = {
     "yaw_rate": "yaw rate (rad/s)",
     "curvature": "curvature (1/m)",
 }
-"""What is compared, over all samples of all references; but for the speed only where it is above 2 m/s."""
+"""What is compared, over all samples of all references; but for the speed only above `tags.MOVING_SPEED`."""
 
 _BINS = 60
-_MOVING = 2.0  # m/s
-_RANGE = (
-    0.1,
-    99.9,
-)  # percentiles of both sets that the bins cover; what lies beyond goes into the outer ones
+_RANGE = 0.1, 99.9
+"""Percentiles of both sets that the bins cover; what lies beyond goes into the outer ones."""
 
 
 class Distance(NamedTuple):
@@ -50,7 +47,7 @@ def samples(scenarios) -> dict[str, np.ndarray]:
         yaw, speed = np.unwrap(own[:, 2]), own[:, 3]
         half = max(1, round(HALF_WINDOW / scenario.dt))
         rate = derivative(yaw, half, scenario.dt)
-        moving = speed > _MOVING
+        moving = speed > MOVING_SPEED
         parts["speed"].append(speed)
         parts["acceleration"].append(derivative(speed, half, scenario.dt)[moving])
         parts["lateral"].append((speed * rate)[moving])

@@ -143,8 +143,8 @@ class ScenarioStream:
     any comes again; where all scenarios fit there is one bank. To make the number of scenarios a multiple of
     `multiple`, banks are rounded up, and the series just goes on: a few scenarios come twice.
 
-    With several processes, each owns every `processes`-th scenario and its banks are its own share: the
-    global bank is their concatenation. The next bank is made in the background.
+    Each of several processes makes its own share of a bank; their concatenation does not hang on how many
+    processes there are. The next bank is made in the background.
 
     Attributes:
       scenarios: train scenarios of all processes.
@@ -179,22 +179,16 @@ class ScenarioStream:
             raise ValueError(f"multiple {multiple} is not a multiple of {processes} processes")
         self._set = scenarios
         train, held_out = scenarios.split(config.held_out, seed)
-        if min(len(train), len(held_out)) < processes:
-            raise ConfigError(
-                f"{len(train)} train and {len(held_out)} held-out scenarios are too few for {processes} "
-                "processes; raise scenarios.procedural.count or name more files"
-            )
+        self._seed, self._every, self._train = seed, config.resample_every, train
 
-        def share(scenarios):
-            """This process's part, and how many of it a bank takes."""
+        def size(scenarios):
+            """How many of them a global bank takes."""
             wanted = min(len(scenarios), config.bank or len(scenarios))
-            return scenarios[process::processes], -(-wanted // multiple) * multiple // processes
+            return -(-wanted // multiple) * multiple
 
-        self.scenarios = len(train)
-        self._seed, self._every = seed, config.resample_every
-        self._own, self._count = share(train)
-        self.count = self._count * processes
-        self.held_out = self._set.bank(_visit(*share(held_out), seed, 0))
+        self._share = process, processes
+        self.scenarios, self.count = len(train), size(train)
+        self.held_out = self._draw(held_out, size(held_out), 0)
         self._pool = ThreadPoolExecutor(1, "scenarios")
         self._ahead = {}
 
@@ -205,13 +199,17 @@ class ScenarioStream:
     def bank(self, number: int) -> ScenarioBank:
         """Returns this process's share of bank `number`, in NumPy, and begins to make the next one."""
         ahead = self._ahead.pop(number, None)
-        bank = self._draw(number) if ahead is None else ahead.result()
+        bank = self._draw(self._train, self.count, number) if ahead is None else ahead.result()
         if self.count < self.scenarios:
-            self._ahead = {number + 1: self._pool.submit(self._draw, number + 1)}
+            draw = self._pool.submit(self._draw, self._train, self.count, number + 1)
+            self._ahead = {number + 1: draw}
         return bank
 
-    def _draw(self, number):
-        return self._set.bank(_visit(self._own, self._count, self._seed, number))
+    def _draw(self, scenarios, count, number):
+        """Returns this process's share of bank `number` of `count` scenarios."""
+        process, processes = self._share
+        visited = _visit(scenarios, count, self._seed, number).reshape(processes, -1)
+        return self._set.bank(visited[process])
 
 
 def _visit(indices, count, seed, number):

@@ -173,7 +173,7 @@ def test_a_simple_driver_completes_the_straights(world):
         return 5.0 * (control - observation[:, -2:]), memory
 
     episodes = jax.jit(lambda world: run_episodes(env, world, jnp.arange(3), act))(world)
-    summary = summarise(episodes)
+    summary = summarise(episodes, DT)
     assert summary["completed"] == 1.0 and summary["ended_end_of_log"] == 1.0
     driven = np.asarray(episodes.active)
     cross_track = np.asarray(episodes.error.cross_track)[driven]
