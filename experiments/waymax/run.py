@@ -1,10 +1,11 @@
 """Beside Waymax: a training update in either environment, and reading records, in one run on one machine.
 
-Usage, where the real Waymax is installed (s3jax/waymax/README.md), with WOMD tf.Example records:
+Usage, where the real Waymax is installed (main README), with at least one tf.Example record, read in both:
 
     python experiments/waymax/run.py results.json FILE...
 
-`results.json` beside this file is of the records that `s3jax/waymax/README.md` names.
+Files that end in .json are only trained on. `results.json` beside this file is of one public record and nine
+GPUDrive scenes.
 """
 
 import json
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -74,8 +76,6 @@ SIZES = [
 
 def run(code: str, one_core: bool = False) -> tuple[str, float]:
     """Runs Python code in a fresh process; returns its last line and its wall time (s)."""
-    import time
-
     command = [sys.executable, "-c", code]
     cores = (lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})) if one_core else None
     clock = time.perf_counter()
@@ -94,6 +94,8 @@ def measure(files: list[str]) -> dict:
     from s3jax.scenarios.tfrecord import read_records, write_records
 
     examples = [file for file in files if not file.endswith(".json")]
+    if not examples:
+        sys.exit(f"{', '.join(files) or 'no file'}: name a file of tf.Example records as well")
     record = next(iter(read_records(examples[0])))
     points = len(parse_example(record.data)["roadgraph_samples/type"])
     found = {"cold": {}, "steady": {}, "train": {}}
@@ -111,14 +113,20 @@ def measure(files: list[str]) -> dict:
     for name, kind in (("native", "tracking"), ("waymax", "waymax")):
         overrides = [f"env={kind}", f"scenarios.files={files}", *SIZES]
         summary = json.loads(run(TRAIN.format(overrides=overrides))[0])
-        keys = ("compile_seconds", "steps_per_second", "env_steps", "held_out")
+        keys = ("compile_seconds", "steps_per_second", "env_steps")
         found["train"][name] = {key: summary[key] for key in keys}
     return found
 
 
 def main() -> None:
     """Measures and writes the results."""
+    from s3jax.scenarios.waymax import WaymaxError, load_waymax
+
     out, *files = sys.argv[1:]
+    try:
+        load_waymax()
+    except WaymaxError as error:
+        sys.exit(str(error))
     packages = ("jax", "tensorflow_cpu", "numpy")
     machine = {
         "cpu": platform.processor() or platform.machine(),

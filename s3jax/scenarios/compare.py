@@ -94,7 +94,9 @@ def plot_channels(sets: dict[str, dict[str, np.ndarray]], path: str | Path) -> N
         axes.set_xlabel(title)
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("share of samples (%)")
-    figure.axes[0].legend(fontsize=8)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8
+    )
     with atomic_path(Path(path)) as temporary:
         figure.savefig(temporary, format=Path(path).suffix.lstrip(".") or "png")
 

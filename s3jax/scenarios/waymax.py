@@ -7,6 +7,7 @@ in it are in `s3jax.waymax`.
 """
 
 import importlib
+import sys
 
 import numpy as np
 
@@ -44,21 +45,27 @@ def load_waymax():
     """
     try:
         package = importlib.import_module("waymax")
+        for module, name in (("datatypes", "SimulatorState"), ("env", "PlanningAgentEnvironment")):
+            getattr(importlib.import_module(f"waymax.{module}"), name)
     except ImportError as error:
         if error.name == "waymax":
             raise WaymaxError(
                 f"Waymax is not installed; {_INSTALL} (`waymax` on PyPI is a stranger's)"
             ) from None
-        raise WaymaxError(f"Waymax needs {error.name}, which is not installed; {_INSTALL}") from None
-    try:
-        for module, name in (("datatypes", "SimulatorState"), ("env", "PlanningAgentEnvironment")):
-            getattr(importlib.import_module(f"waymax.{module}"), name)
-    except (ImportError, AttributeError):
-        raise WaymaxError(
-            f"the installed package `waymax` ({package.__file__}) is not the simulator (PyPI's is a "
-            f"stranger's); `pip uninstall waymax`, then {_INSTALL}"
-        ) from None
+        if error.name and not error.name.startswith("waymax."):
+            raise WaymaxError(f"Waymax needs {error.name}, which is not installed; {_INSTALL}") from None
+        raise _stranger() from None
+    except AttributeError:
+        raise _stranger() from None
     return package
+
+
+def _stranger() -> WaymaxError:
+    path = sys.modules["waymax"].__file__
+    return WaymaxError(
+        f"the installed package `waymax` ({path}) is not the simulator (PyPI's is a stranger's); "
+        f"`pip uninstall waymax`, then {_INSTALL}"
+    )
 
 
 def to_waymax(scene: RawScene, route: np.ndarray | None = None):
