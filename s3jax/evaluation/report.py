@@ -256,7 +256,8 @@ def _distillation(path: Path, draw) -> list[str]:
             surface_errors,
             "surfaces.png",
             path,
-            caption="The position error by surface. A transition is a stretch in which friction changes.",
+            caption="The position error by surface; a transition is a stretch in which friction changes. "
+            "Then by road: one that the models were fitted on, and one that they never saw.",
         ),
     ]
 

@@ -96,7 +96,9 @@ def open_loop_errors(path: str | Path, evaluation: str | Path) -> Path:
 
 @styled
 def surface_errors(path: str | Path, evaluation: str | Path) -> Path:
-    """Draws the open-loop position error of the distilled models over the horizon, one panel per surface.
+    """Draws the open-loop position error of the distilled models over the horizon, one panel per group.
+
+    The groups are surfaces and, where they are told apart, drives on known and on new tracks.
 
     Args:
       path: the picture.
